@@ -20,6 +20,7 @@ APART = {
     "clinical_coverage",
     "coverage",
     "decide",
+    "decision_coverage",
     "decision_skill",
     "nhanes_baselines",
     "parquet",

@@ -161,8 +161,9 @@ def figures(run: Run) -> dict[str, float]:
     x = np.concatenate([[0.0], coverage])
     found["aurc"] = float(np.trapezoid(np.concatenate([risk[:1], risk]), x))
     found["augrc"] = float(np.trapezoid(np.concatenate([[0.0], total]), x))
-    reached = np.flatnonzero(coverage >= 0.8 * (1 - 1e-12))
-    found["risk_at_80"] = float(risk[reached[0]]) if reached.size else math.nan
+    n = 0.8 * run.truth.size
+    within = float(np.interp(n, np.append(0, accepted), np.append(0, lost))) / n
+    found["risk_at_80"] = within if accepted[-1] >= n * (1 - 1e-12) else math.nan
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from math import isnan
 
-from benchmarks.decision_skill import decision_skill
+from benchmarks.decision_skill import skill_cells
 from krisis import Benchmark, registry
 from krisis.data.nhanes.diabetes import DiabetesSuite
 from krisis.data.nhanes.hypertension import HypertensionSuite
@@ -56,7 +56,7 @@ def main() -> None:
             backend = registry.find("backends", baseline)(**ANSWERING.get(baseline, {}))
             ran = Benchmark(suite, backend, metrics, execution=Execution(baselines=False)).run()
             cells = [cell(score) for score in ran.metric_scores.values()]
-            skill = [decision_skill(ran, price).cells() for price in PRICES[suite.name]]
+            skill = [skill_cells(ran, price) for price in PRICES[suite.name]]
             print(f"| {baseline} | {' | '.join([*cells, *skill])} |", flush=True)
 
 

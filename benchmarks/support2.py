@@ -5,7 +5,7 @@ Run `python -m benchmarks.support2` after `krisis pull support2`; it takes about
 
 from __future__ import annotations
 
-from benchmarks.decision_skill import decision_skill
+from benchmarks.decision_skill import skill_cells
 from krisis import Benchmark, SuiteConfig, registry
 from krisis.backends.base import BaseBackend
 from krisis.data.base import PatientRecord
@@ -67,7 +67,7 @@ def main() -> None:
         print(f"{task}: held out and read by all | n | AUROC | Brier | accuracy | price …")
         results = {name: ran(suite, name, common) for name in (*FITTED, *READERS)}
         for name, result in results.items():
-            skill = [decision_skill(result, price).cells() for price in PRICES]
+            skill = [skill_cells(result, price) for price in PRICES]
             print(f"| {name} | {figures(result)} | {' | '.join(skill)} |", flush=True)
         for name in FITTED:
             model, physician = (

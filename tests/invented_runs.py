@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from krisis.data.base import PatientRecord
-from krisis.execution.batches import Case
+from krisis import __version__
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.outcomes import NOT_ALLOWED
 from krisis.results.account import TaskFacts
-from krisis.results.cases import Cases
-from krisis.results.journal import Journal, Spent
-from krisis.results.journal_lines import sealed
+from krisis.results.call_totals import CallTotals
 from krisis.results.result import BenchmarkResult
-from krisis.results.store import Manifest, RunDirectory, metrics_text
+from krisis.runs.description import Identity, RunDescription
+from krisis.runs.load import list_runs, read_description, stored_parts
+from krisis.runs.read import open_run
+from krisis.runs.schema import TABLES, Checksums, insert
+from krisis.runs.write import RowPlace, RunWriter, StoredCase
 
 TASK = {
     "name": "detection",
@@ -103,46 +106,93 @@ def result_of(rows: Rows, name: str = "openai/some-model") -> BenchmarkResult:
     )
 
 
-def edited_line(line: str | bytes, **changes: Any) -> bytes:
-    """Return a line of a journal with other entries and a checksum that is right again."""
-    content = json.loads(line)
-    del content["check"]
-    return sealed(content | changes)
-
-
 def write_run(
-    folder: Path,
+    place: Path,
     result: BenchmarkResult,
     *,
     features: Mapping[str, Any] | None = None,
     n_cases: int | None = None,
 ) -> Path:
-    """Write a run directory with the journal of a real run; with ``n_cases`` it has not ended."""
-    folder.mkdir(parents=True)
+    """Write a run ``PLACE.krisis`` as a real run does; with ``n_cases`` it has not ended."""
+    path = place.with_name(f"{place.name}.krisis")
     rows = result.evaluation_results
-    stored = Cases.of((row.record_id, row.cluster_id, row.ground_truth) for row in rows)
-    manifest = Manifest(
-        run_id=folder.name,
+    described = RunDescription(
+        run_id=place.name,
         created_at="2026-01-02T03:04:05Z",
         backend_name=result.backend_name,
         n_cases=n_cases or len(rows),
-        cases_hash=stored.content_hash,
-        identity={},
+        identity=Identity(n_records=n_cases or len(rows)),
         suite_description=result.suite_description,
         stores_features=features is not None,
     )
-    directory = RunDirectory(folder)
-    directory.cases.write_text(stored.text, encoding="ascii")
-    directory.manifest.write_text(manifest.model_dump_json(), encoding="utf-8")
-    journal = Journal(directory.rows, stores_features=features is not None)
     cases = [
-        Case(i, PatientRecord(features or {}, row.ground_truth, record_id=row.record_id or str(i)))
-        for i, row in enumerate(result.evaluation_results)
+        StoredCase(
+            record_id=row.record_id,
+            cluster_id=row.cluster_id,
+            label=row.ground_truth,
+            metadata=row.metadata,
+            features=features,
+        )
+        for row in rows
     ]
-    if cases:
-        journal.append(cases, result.evaluation_results, Spent())
-    journal.close()
+    writer = RunWriter.create(path, described, cases)
+    writer.begin_session({})
+    if rows:
+        writer.append([RowPlace(i, i) for i in range(len(rows))], rows, CallTotals())
     if n_cases is None:
-        n_bytes = directory.rows.stat().st_size
-        directory.metrics.write_text(metrics_text(result, n_bytes), encoding="utf-8")
-    return folder
+        facts, scores = stored_parts(result)
+        writer.finish(facts=facts, scores=scores, version=__version__)
+    writer.close()
+    return path
+
+
+def edit_run(path: Path, sql: str, *values: object) -> None:
+    """Change a run behind its back: checksums stay as they were."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(sql, values)
+        connection.commit()
+
+
+def forge_run(path: Path, table: str, where: str = "1", **changes: object) -> None:
+    """Change lines of a run and give them checksums that are right again, as a stranger can."""
+    names = [*TABLES[table]]
+    with closing(sqlite3.connect(path)) as connection:
+        held = connection.execute("SELECT value FROM run WHERE key = 'run_id'").fetchone()[0]
+        checksums = Checksums(json.loads(held))
+        sql = f"SELECT {', '.join(names)} FROM {table} WHERE {where}"
+        for line in connection.execute(sql).fetchall():
+            forged = tuple((dict(zip(names, line, strict=True)) | changes).values())
+            connection.execute(f"DELETE FROM {table} WHERE {names[0]} = ?", (line[0],))
+            connection.execute(insert(table, replace=True), checksums.sealed(table, *forged))
+        connection.commit()
+
+
+def forge_description(path: Path, **changes: object) -> None:
+    """Change what a run says of itself, with checksums that are right again.
+
+    Settings in ``config`` are added to those that are there; another id is that of all lines.
+    """
+    described = read_description(path).model_dump(mode="json")
+    if isinstance(changes.get("config"), dict):
+        changes["config"] = described["config"] | changes["config"]
+    checksums = Checksums(str(changes.get("run_id", described["run_id"])))
+    with closing(sqlite3.connect(path)) as connection:
+        for key, value in changes.items():
+            connection.execute("UPDATE run SET value = ? WHERE key = ?", (json.dumps(value), key))
+        for table, names in TABLES.items():
+            lines = connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()
+            sealed = [checksums.sealed(table, *line) for line in lines]
+            connection.executemany(insert(table, replace=True), sealed)
+        connection.commit()
+
+
+def only_run(out: Path) -> Path:
+    """Return the one run of a folder."""
+    (path,) = list_runs(out)
+    return path
+
+
+def rows_in(path: Path) -> dict[int, EvaluationResult]:
+    """Return the rows of a run by their position."""
+    with open_run(path) as run:
+        return run.contents().rows

@@ -24,6 +24,7 @@ OPTIONS = {
     "audit": ["--runs", "2", "--draws", "99", "--only", "nothing"],
     "certify": ["--runs", "2", "--world", "nothing"],
     "clinical_coverage": ["--runs", "2", "--match", "nothing"],
+    "decision_coverage": ["--runs", "2", "--task", "nothing"],
     "coverage": ["--runs", "2", "--match", "nothing"],
     "plan": ["--runs", "2", "--only", "nothing"],
 }

@@ -14,7 +14,7 @@ from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.pages.terminal import terminal_text
 from krisis.reporting.report import build_report, report_html
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
 from krisis.viewer.app import create_app
 
 
@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suite = RecordListSuite(records, Task("parity", "Odd?", {0: "no", 1: "yes"}))
     folder = tmp_path_factory.mktemp("runs")
     result = Benchmark(suite, Ailing(), execution=Execution(recorder=Recorder(folder))).run()
-    return Path(str(result.provenance.run_directory))
+    return Path(str(result.provenance.run_file))
 
 
 SAID = ("timeout", "TimeoutError: the ward's server is slow", "unavailable", "reset by")

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 from tests.commands import krisis
-from tests.invented_runs import invented_rows, result_of, write_run
+from tests.invented_runs import (
+    forge_description,
+    forge_run,
+    invented_rows,
+    result_of,
+    write_run,
+)
 from tests.stranger import Counting, counting_server, write_payload
 
+from krisis.runs.read import open_run
 from krisis.viewer.app import PAGES, create_app
 
 COMMANDS = [
-    *(["resume"], ["resume", "--failed"], ["show"], ["doctor"], ["doctor", "--mend"]),
-    *(["report", "-o", "out/r.html"], ["compare", "good"], ["audit"], ["info"]),
+    *(["resume"], ["resume", "--failed"], ["show"], ["doctor"], ["doctor", "--repair"]),
+    *(["report", "-o", "out/r.html"], ["compare", "good.krisis"], ["audit"], ["info"]),
     *(["export", "--to", "csv", "-o", "out/r.csv"], ["selective"], ["sheet"], ["decide"]),
     *(["export", "--to", "inspect", "-o", "out/r.json"], ["check", "--require", "accuracy >= 0.1"]),
     *(["certify", "--risk", "0.3"], ["figure", "-o", "out/f.svg"]),
@@ -42,6 +51,7 @@ def folder(tmp_path: Path, server: Counting) -> Path:
     (tmp_path / "out").mkdir()
     for name in ("good", "evil"):
         write_run(tmp_path / name, result_of(invented_rows(60), name))
+    (tmp_path / "evil.json").unlink(missing_ok=True)
     config = {
         "suite": place,
         "model": place,
@@ -58,15 +68,26 @@ def folder(tmp_path: Path, server: Counting) -> Path:
         "model_options": {"base_url": server.address},
         "limit": 10**30,
     }
-    manifest = tmp_path / "evil" / "manifest.json"
-    content = json.loads(manifest.read_text()) | {"config": config, "run_id": "../../victim"}
-    content["suite_description"] = {"suite": place, "task": "<script>", "content_hash": "ab" * 32}
-    manifest.write_text(json.dumps(content))
-    for scores in ("good", "evil"):
-        path = tmp_path / scores / "metrics.json"
-        stored = json.loads(path.read_text())
-        stored["metric_scores"]["Accuracy"] |= {"key": place, "parameters": {"n": 10**30}}
-        path.write_text(json.dumps(stored))
+    described = {"suite": place, "task": "<script>", "content_hash": "ab" * 32}
+    evil = tmp_path / "evil.krisis"
+    forge_description(evil, config=config, run_id="../../victim", suite_description=described)
+    for path in (tmp_path / "good.krisis", evil):
+        with open_run(path) as run:
+            kept, hashed = run.scores(), run.rows_hash
+        assert kept is not None
+        kept.scores["Accuracy"] |= {"key": place, "parameters": {"n": 10**30}}
+        forge_run(path, "scores", scores=json.dumps(kept.scores), rows_hash=hashed)
+    # Values that no run has: odd types, huge ones, JSON as deep as a well.
+    forge_run(evil, "rows", "position = 3", metadata="[" * 100_000, signals="[]")
+    forge_run(evil, "rows", "position = 4", prediction=b"x" * 1_000_000, confidence="high")
+    forge_run(evil, "rows", "position = 5", prompt=2**62, reply="text", model=7.5)
+    forge_run(evil, "cases", "position = 6", metadata='{"__class__": "os.system"}')
+    forge_run(evil, "usage", counts='{"n_calls": "many", "latencies_seconds": 7}')
+    with closing(sqlite3.connect(evil)) as connection:
+        connection.execute("CREATE VIEW runs AS SELECT load_extension('x') FROM rows")
+        connection.execute("CREATE TRIGGER t AFTER INSERT ON scores BEGIN DELETE FROM rows; END")
+        connection.execute("CREATE TABLE more (x DEFAULT (load_extension('x')))")
+        connection.commit()
     result = result_of(invented_rows(60), place).to_dict()
     result["metric_scores"]["Accuracy"]["key"] = place
     result["extras"]["config"] = config
@@ -85,7 +106,7 @@ def _nothing_happened(folder: Path, server: Counting) -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("target", ["evil", "evil.json"])
+@pytest.mark.parametrize("target", ["evil.krisis", "evil.json"])
 def test_a_command_does_nothing_that_a_hostile_run_asks_for(
     words: list[str], target: str, folder: Path, server: Counting
 ) -> None:
@@ -102,8 +123,8 @@ def test_a_command_does_nothing_that_a_hostile_run_asks_for(
         ["resume", "sweep"],
         ["sweep", "sweep/sweep.json"],
         ["sweep", "sweep/sweep.json", "--dry-run"],
-        ["run", "--config", "evil/manifest.json"],
-        ["run", "--config", "evil/manifest.json", "--dry-run"],
+        ["run", "--config", "evil.krisis"],
+        ["run", "--config", "evil.krisis", "--dry-run"],
     ],
     ids=" ".join,
 )
@@ -119,8 +140,7 @@ def test_no_page_does_what_a_hostile_run_asks_for(
     has_link: bool, folder: Path, server: Counting
 ) -> None:
     if has_link and os.name != "nt":
-        (folder / "evil" / "report.txt").unlink(missing_ok=True)
-        (folder / "evil" / "report.txt").symlink_to(folder / "victim")
+        (folder / "evil.krisis-wal").symlink_to(folder / "victim")
     client = TestClient(create_app(folder), base_url="http://127.0.0.1")
     for route in PAGES:
         path = route.replace("{run}", "evil").replace("{position:int}", "0")

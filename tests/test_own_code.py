@@ -38,7 +38,7 @@ from krisis.execution.pacing.budget import Limits
 from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy, ExpectedCalibrationError
 from krisis.metrics.scoring import metric_from_name
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
 
 SUITE = """
 from krisis import BaseDataSuite, PatientRecord, Task
@@ -341,7 +341,7 @@ def stopped_run(benchmark: Benchmark, recorder: Recorder) -> Path:
     """Run until a few rows are there, as a cut run leaves them."""
     benchmark.execution = replace(benchmark.execution, recorder=recorder)
     result = benchmark.run()
-    run = Path(str(result.provenance.run_directory))
+    run = Path(str(result.provenance.run_file))
     (run / "metrics.json").unlink()
     lines = (run / "rows.jsonl").read_text().splitlines(keepends=True)
     (run / "rows.jsonl").write_text("".join(lines[: len(lines) // 2]))

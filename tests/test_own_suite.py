@@ -21,7 +21,7 @@ from krisis import (
 from krisis.cli.app import main
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
 from krisis.viewer.app import create_app
 
 FOREIGN = ("detection", "staging", "reduced", "ckd", "phq8")

@@ -1,4 +1,4 @@
-"""Links inside the folder of a run are refused, and nobody else can read what krisis writes."""
+"""Links in the place of a run are refused, and nobody else can read what krisis writes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from tests.invented_runs import invented_rows, result_of, write_run
 from krisis.errors import InvalidFile
 from krisis.execution.cache import ReplyCache
 from krisis.json_values import write_text
-from krisis.results.journal import Journal
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links and modes are those of POSIX")
-FILES = ["manifest.json", "cases.txt", "rows.jsonl", "rows.damaged.jsonl", "metrics.json"]
 
 
 @pytest.fixture
@@ -28,70 +26,60 @@ def run(tmp_path: Path) -> Path:
     return next((tmp_path / "runs").iterdir())
 
 
-@pytest.mark.parametrize("name", [*FILES, "report.txt", "lock", "writer", ".rows.jsonl.mending"])
-def test_nothing_is_read_or_written_through_a_link_in_a_run(
-    name: str, run: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal", "-lock"])
+def test_nothing_is_read_or_written_through_a_link(suffix: str, run: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
-    file = run / name
+    file = run.with_name(run.name + suffix)
     victim.write_bytes(file.read_bytes() if file.exists() else b"alias ls=ls\n")
-    if name == "rows.jsonl":  # so that there is something to repair
-        victim.write_bytes(victim.read_bytes() + b"damaged\n")
     before = victim.read_bytes()
     file.unlink(missing_ok=True)
     file.symlink_to(victim)
-    for words in (["doctor"], ["doctor", "--mend"], ["resume"], ["show"], ["report"]):
+    for words in (["doctor"], ["doctor", "--repair"], ["resume"], ["show"], ["report"]):
         done = krisis(*words, str(run), cwd=tmp_path)
         assert done.returncode == 2, (words, done)
-        assert "is a link" in done.stderr
+        assert "is a link" in done.stderr or "is not a file" in done.stderr
     with pytest.raises(InvalidFile, match="is a link"):
         load_run(run)
     assert victim.read_bytes() == before
 
 
-def test_a_pipe_in_a_run_is_not_waited_for(run: Path, tmp_path: Path) -> None:
-    (run / "metrics.json").unlink()
-    os.mkfifo(run / "metrics.json")
+def test_a_pipe_in_the_place_of_a_run_is_not_waited_for(run: Path, tmp_path: Path) -> None:
+    run.unlink()
+    os.mkfifo(run)
     assert krisis("show", str(run), cwd=tmp_path).returncode == 2
 
 
-def test_the_folder_of_a_sweep_may_hold_no_links(tmp_path: Path) -> None:
+def test_the_plan_of_a_sweep_is_no_link(tmp_path: Path) -> None:
     models = ["--model", "guideline", "--model", "always-answer"]
     assert krisis("run", "ckd", *models, "--limit", "6", cwd=tmp_path).returncode == 0
-    (folder,) = (tmp_path / "runs").glob("*_sweep_*")
-    (victim := tmp_path / "victim").write_text("mine")
-    (folder / "sweep.html").unlink()
-    (folder / "sweep.html").symlink_to(victim)
+    (folder,) = (one for one in (tmp_path / "runs").glob("*_sweep_*") if one.is_dir())
+    assert {one.suffix for one in folder.iterdir()} == {".krisis", ".json"}
+    victim = (folder / "sweep.json").rename(tmp_path / "victim")
+    (folder / "sweep.json").symlink_to(victim)
+    before = victim.read_bytes()
     assert krisis("resume", str(folder), cwd=tmp_path).returncode == 2
-    assert victim.read_text() == "mine"
-
-
-def test_a_journal_is_not_opened_through_a_link(tmp_path: Path) -> None:
-    (victim := tmp_path / "victim").write_text("mine")
-    (tmp_path / "rows.jsonl").symlink_to(victim)
-    with pytest.raises(OSError, match=r"rows\.jsonl"):
-        Journal(tmp_path / "rows.jsonl")
-    assert victim.read_text() == "mine"
+    assert victim.read_bytes() == before
 
 
 def _open_to_others(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*") if S_IMODE(path.stat().st_mode) & 0o077]
 
 
-def test_a_run_and_all_in_it_are_its_owners(run: Path, tmp_path: Path) -> None:
-    assert S_IMODE(run.stat().st_mode) == 0o700
-    with (run / "rows.jsonl").open("ab") as file:
-        file.write(b"damaged\n")
-    assert krisis("doctor", str(run), "--mend", cwd=tmp_path).returncode == 0
+def test_a_run_and_its_folder_are_its_owners(run: Path, tmp_path: Path) -> None:
+    assert S_IMODE(run.parent.stat().st_mode) == 0o700
+    assert krisis("doctor", str(run), "--repair", cwd=tmp_path).returncode == 0
+    assert (
+        krisis("export", str(run), "--to", "krisis", "-o", "c.krisis", cwd=tmp_path).returncode == 0
+    )
     assert krisis("resume", str(run), cwd=tmp_path).returncode == 0
-    assert (run / "rows.damaged.jsonl").exists()
-    assert _open_to_others(run) == []
+    assert S_IMODE((tmp_path / "c.krisis").stat().st_mode) == 0o600
+    assert _open_to_others(run.parent) == []
 
 
 def test_the_folder_of_a_sweep_is_its_owners(tmp_path: Path) -> None:
     models = ["--model", "guideline", "--model", "always-answer"]
     assert krisis("run", "ckd", *models, "--limit", "6", cwd=tmp_path).returncode == 0
-    (folder,) = (tmp_path / "runs").glob("*_sweep_*")
+    (folder,) = (one for one in (tmp_path / "runs").glob("*_sweep_*") if one.is_dir())
     assert S_IMODE(folder.stat().st_mode) == 0o700
     assert _open_to_others(folder) == []
 

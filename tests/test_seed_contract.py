@@ -25,7 +25,7 @@ from krisis.data.ckd.suite import CKDSuite
 from krisis.metrics import abstention, accuracy, calibration
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
 from krisis.results.account import EXECUTION_FIELDS, Spending
-from krisis.results.journal import Spent
+from krisis.results.call_totals import CallTotals
 from krisis.results.report import format_json_report, format_metrics_json_report, format_report
 from krisis.results.result import BenchmarkResult
 
@@ -234,7 +234,7 @@ def test_the_token_total_is_input_plus_output_and_another_total_keeps_its_name()
     assert (extras["input_tokens"], extras["output_tokens"], extras["token_total"]) == (40, 20, 60)
     assert extras["token_total_reported"] == 160
     assert asked(4).evaluation_results[0].total_tokens == 40
-    took = Spending.of(Spent(), [EvaluationResult(1, 1, total_tokens=7)], elapsed_seconds=1.0)
+    took = Spending.of(CallTotals(), [EvaluationResult(1, 1, total_tokens=7)], elapsed_seconds=1.0)
     assert (took.token_total, took.token_total_reported) == (7, None)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.commands import Done, krisis
-from tests.invented_runs import invented_rows, result_of
+from tests.invented_runs import forge_description, invented_rows, result_of
 from tests.stranger import Counting, counting_server, edit_json, write_payload
 
 from krisis import registry
@@ -82,18 +82,18 @@ def test_comparing_executes_no_code_that_a_result_names(
 def test_a_run_of_ones_own_is_resumed_from_any_folder(run: Path, tmp_path: Path) -> None:
     (elsewhere := tmp_path / "elsewhere").mkdir()
     assert krisis("resume", str(run), cwd=elsewhere).returncode == 0
-    shutil.copytree(run, elsewhere / "copy")
-    assert krisis("resume", "copy", cwd=elsewhere).returncode == 0
+    shutil.copy(run, elsewhere / "copy.krisis")
+    assert krisis("resume", "copy.krisis", cwd=elsewhere).returncode == 0
 
 
 @pytest.mark.parametrize("more", [[], ["--failed"]])
 def test_a_strangers_run_is_resumed_only_on_trust(
     more: list[str], run: Path, payload: str, canary: Path
 ) -> None:
-    edit_json(run / "manifest.json", run_id="abcdef", config={"suite": payload})
-    _is_refused(krisis("resume", str(run), *more, cwd=run), f"suite: {payload}", "--trust")
+    forge_description(run, run_id="abcdef", config={"suite": payload})
+    _is_refused(krisis("resume", str(run), *more, cwd=run.parent), f"suite: {payload}", "--trust")
     assert not canary.exists()
-    krisis("resume", str(run), "--trust", *more, cwd=run)
+    krisis("resume", str(run), "--trust", *more, cwd=run.parent)
     assert canary.exists()
 
 
@@ -118,10 +118,8 @@ def test_the_id_of_ones_own_run_with_another_place_is_not_ones_own(
     setting: str, value: object, run: Path, payload: str, canary: Path
 ) -> None:
     edited = json.loads(json.dumps(value).replace("PAYLOAD", payload))
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["config"][setting] = edited
-    (run / "manifest.json").write_text(json.dumps(manifest))
-    _is_refused(krisis("resume", str(run), cwd=run), setting, "--trust")
+    forge_description(run, config={setting: edited})
+    _is_refused(krisis("resume", str(run), cwd=run.parent), setting, "--trust")
     assert not canary.exists()
 
 
@@ -137,16 +135,16 @@ def test_a_relative_place_is_that_of_its_folder(
     assert found[0][1] == found[1][1] == ("model", "openai/m")
 
 
-def test_a_strangers_manifest_is_no_configuration(
+def test_a_strangers_run_is_no_configuration(
     run: Path, payload: str, canary: Path, tmp_path: Path
 ) -> None:
-    manifest = str(run / "manifest.json")
-    assert krisis("run", "--config", manifest, cwd=tmp_path).returncode == 0  # one's own
-    edit_json(run / "manifest.json", run_id="abcdef", config={"suite": payload})
+    settings = str(run)
+    assert krisis("run", "--config", settings, cwd=tmp_path).returncode == 0  # one's own
+    forge_description(run, run_id="abcdef", config={"suite": payload})
     for more in ([], ["--dry-run"], ["--resume"]):
-        done = krisis("run", "--config", manifest, *more, cwd=tmp_path)
+        done = krisis("run", "--config", settings, *more, cwd=tmp_path)
         _is_refused(done, payload, "--print-config")
-    done = krisis("run", "--config", manifest, "--print-config", cwd=tmp_path)
+    done = krisis("run", "--config", settings, "--print-config", cwd=tmp_path)
     assert payload in done.stdout
     assert not canary.exists()
 
@@ -156,7 +154,7 @@ def test_a_strangers_sweep_is_finished_only_on_trust(
 ) -> None:
     models = ["--model", "guideline", "--model", "always-answer"]
     assert krisis("run", "ckd", *models, "--limit", "6", cwd=tmp_path).returncode == 0
-    (folder,) = (tmp_path / "runs").glob("*_sweep_*")
+    (folder,) = (one for one in (tmp_path / "runs").glob("*_sweep_*") if one.is_dir())
     assert krisis("resume", str(folder), cwd=tmp_path).returncode == 0
     edit_json(folder / "sweep.json", plan={"models": ["guideline", payload]})
     _is_refused(krisis("resume", str(folder), cwd=tmp_path), payload, "--trust")
@@ -168,7 +166,7 @@ def test_a_key_is_not_sent_to_the_address_of_a_strangers_run(
     run: Path, server: Counting, tmp_path: Path
 ) -> None:
     theirs = {"model": "openai/m", "base_url": server.address, "batch": True}
-    edit_json(run / "manifest.json", run_id="abcdef", config=theirs)
+    forge_description(run, run_id="abcdef", config=theirs)
     for words in (["resume"], ["resume", "--failed"], ["batches", "list"], ["batches", "collect"]):
         _is_refused(krisis(*words, str(run), cwd=tmp_path), server.address, "--trust")
     assert not server.requests
@@ -185,8 +183,8 @@ def test_a_key_is_sent_to_the_address_of_ones_own_run(server: Counting, tmp_path
 
 def test_the_list_of_places_is_short_and_shows_hidden_characters(run: Path) -> None:
     hidden = {f"o{i}": "\x1b[2J" + "x" * 9999 for i in range(99)}
-    edit_json(run / "manifest.json", config={"model_options": hidden})
-    done = krisis("resume", str(run), cwd=run)
+    forge_description(run, config={"model_options": hidden})
+    done = krisis("resume", str(run), cwd=run.parent)
     _is_refused(done, "--trust")
     assert len(done.stderr) < 20_000
     assert "\x1b" not in done.stderr

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from krisis.errors import KrisisError
     from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
     from krisis.results.result import BenchmarkResult
+    from krisis.verbs.costing import decide
+    from krisis.verbs.deciding import audit, certify, check, selective, verify
+    from krisis.verbs.drawing import figure, report
+    from krisis.verbs.planning import plan
+    from krisis.verbs.running import run
+    from krisis.verbs.scoring import compare, load, score
 
 __version__ = "0.1.0"
 
@@ -30,6 +36,19 @@ _HOMES = {
     "PatientRecord": "krisis.data.base",
     "SuiteConfig": "krisis.data.base",
     "Task": "krisis.data.base",
+    "audit": "krisis.verbs.deciding",
+    "certify": "krisis.verbs.deciding",
+    "check": "krisis.verbs.deciding",
+    "compare": "krisis.verbs.scoring",
+    "decide": "krisis.verbs.costing",
+    "figure": "krisis.verbs.drawing",
+    "load": "krisis.verbs.scoring",
+    "plan": "krisis.verbs.planning",
+    "report": "krisis.verbs.drawing",
+    "run": "krisis.verbs.running",
+    "score": "krisis.verbs.scoring",
+    "selective": "krisis.verbs.deciding",
+    "verify": "krisis.verbs.deciding",
 }
 
 __all__ = [
@@ -47,6 +66,19 @@ __all__ = [
     "SuiteConfig",
     "Task",
     "__version__",
+    "audit",
+    "certify",
+    "check",
+    "compare",
+    "decide",
+    "figure",
+    "load",
+    "plan",
+    "report",
+    "run",
+    "score",
+    "selective",
+    "verify",
 ]
 
 

@@ -101,7 +101,7 @@ class PlugInFault(UserError):
 
 
 class RunConflict(UserError):
-    """A run directory is in use, or belongs to another configuration."""
+    """A run is in use, or belongs to another configuration."""
 
 
 class BackendError(KrisisError):

@@ -17,6 +17,9 @@ from krisis.errors import InvalidFile
 JsonValue: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
 JsonMapping: TypeAlias = Mapping[str, Any]
+# A result of a million rows with their replies is smaller; what is larger was not made by krisis,
+# and would take the memory of the machine before anything can be said about it.
+LARGEST_FILE = 2_000_000_000
 
 
 class NoValues(JsonMapping):
@@ -81,6 +84,11 @@ def dumps(value: object, *, indent: int | None = 2) -> str:
 def read_object(path: Path, *, lenient: bool = False) -> JsonObject:
     """Read a file that must hold one JSON object; ``lenient`` lets NaN and Infinity through."""
     try:
+        if (n_bytes := path.stat().st_size) > LARGEST_FILE:
+            raise InvalidFile(
+                f"{path} has {n_bytes:,} bytes; a JSON file of more than {LARGEST_FILE:,} is not "
+                "read; is it the right file?"
+            )
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InvalidFile(f"{path} does not exist; check the path") from None

@@ -75,6 +75,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "selective_accuracy": "krisis.metrics.abstention:SelectiveAccuracy",
         "abstention_rate": "krisis.metrics.abstention:AbstentionRate",
         "deferral_alignment": "krisis.metrics.abstention:DeferralAlignment",
+        "decision_cost": "krisis.metrics.decision:DecisionCost",
+        "decision_skill": "krisis.metrics.decision:DecisionSkill",
         "right_decisions": "krisis.metrics.abstention:RightDecisions",
         "answerable_accuracy": "krisis.metrics.abstention:AnswerableAccuracy",
         "undue_answer_rate": "krisis.metrics.abstention:UndueAnswerRate",

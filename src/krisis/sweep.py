@@ -43,7 +43,8 @@ from krisis.execution.stopping import Stop
 from krisis.registry import fault_of_own_code
 from krisis.results.base import BenchmarkResult
 from krisis.results.stops import Decided, Interrupted, StopCause
-from krisis.results.store import load_run, read_run
+from krisis.runs.load import load_run
+from krisis.runs.read import open_run
 
 # What a suite is made of: cells that agree on all of it share one.
 _OF_THE_SUITE = {
@@ -257,10 +258,11 @@ class _Sweep:
         run = self._runs.get(one.cell.name)
         if run is None:
             return 0.0, 0.0
-        journal = read_run(run).journal
-        held = Tokens(*journal.provider_batches.pending(journal.rows)[1:])
-        most = held.plus(Tokens(*journal.spent.most_tokens))
-        batch = held.plus(Tokens(*journal.spent.batch_tokens))
+        with open_run(run) as opened:
+            found = opened.contents()
+        held = Tokens(*found.provider_batches.pending(found.rows)[1:])
+        most = held.plus(Tokens(*found.totals.most_tokens))
+        batch = held.plus(Tokens(*found.totals.batch_tokens))
         return most.total, one.price.cost(*most, batch) if one.price is not None else 0.0
 
     def _execution(self, one: Ready, stop: Stop) -> Execution:
@@ -306,8 +308,8 @@ class _Sweep:
                 end.problem = str(told) if told else f"{type(error).__name__}: {error}"
             finally:
                 recorder = execution.recorder
-                if recorder is not None and recorder.directory is not None:
-                    end.run = recorder.directory.path
+                if recorder is not None and recorder.path is not None:
+                    end.run = recorder.path
             if end.result is not None and not end.problem:
                 end.problem = _problem(end.result)
 
@@ -323,6 +325,6 @@ def _problem(result: BenchmarkResult) -> str:
     if stop is not None and stop.exit_code and not isinstance(stop, Interrupted):
         return str(stop)
     if counts.n_lost and not counts.n_answered:
-        run, lost = result.provenance.run_directory, ", ".join(counts.parts()[1:])
+        run, lost = result.provenance.run_file, ", ".join(counts.parts()[1:])
         return f"no record was answered ({lost}); type: krisis resume {run} --failed"
     return ""

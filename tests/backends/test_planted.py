@@ -34,7 +34,7 @@ from krisis.metrics import Accuracy
 from krisis.reporting.report import build_report, report_html
 from krisis.results.loading import load_result
 from krisis.results.report import format_report
-from krisis.results.store import list_runs
+from krisis.runs.load import list_runs
 
 KEY = "sk-Zq7Xw9Kp2Lm4Nv8Bt6Rc1Yd5Fh3"
 

@@ -35,7 +35,7 @@ TYPED = {
     "batches": "batches list RUN",
 }
 # Kinds that no command takes as a run.
-OTHERS = ("selective output", "calibrator", "certificate", "manifest", "journal", "plan", "table")
+OTHERS = ("selective output", "calibrator", "certificate", "old run", "plan", "table")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked = "--limit 32 --n-synthetic 20 --no-cache --no-baselines --metric accuracy --display none"
     done(path, f"run phq8 --model lexicon -o runs {asked}")
     done(path, f"run phq8 --model majority --model rule/always-0 -o sweeps {asked}")
-    (run,) = (one for one in (path / "runs").iterdir() if one.is_dir())
+    (run,) = (path / "runs").glob("*.krisis")
+    (path / "old").mkdir()
+    (path / "old" / "manifest.json").write_text("{}")
     done(path, f"show runs/{run.name} -m accuracy --save result.json")
     (path / "metrics.json").write_text(done(path, f"show runs/{run.name} --json").stdout)
     done(path, f"export runs/{run.name} --to parquet -o rows.parquet")
@@ -65,21 +67,20 @@ def done(path: Path, line: str) -> Done:
 
 @pytest.fixture(scope="module")
 def places(folder: Path) -> Mapping[str, Path]:
-    (run,) = (one for one in (folder / "runs").iterdir() if one.is_dir())
+    (run,) = (folder / "runs").glob("*.krisis")
     (sweep,) = _sweeps(folder)
     return {
-        "run directory": run,
+        "run": run,
         "saved result": folder / "result.json",
         "metrics file": folder / "metrics.json",
-        "run file": run.with_name(f"{run.name}.json"),
+        "run file": run.with_suffix(".json"),
         "Parquet rows": folder / "rows.parquet",
         "sweep folder": sweep,
         "folder of runs": folder / "runs",
         "selective output": folder / "s.json",
         "calibrator": folder / "calibrator.json",
         "certificate": folder / "certificate.json",
-        "manifest": run / "manifest.json",
-        "journal": run / "rows.jsonl",
+        "old run": folder / "old",
         "plan": sweep / "sweep.json",
         "table": folder / "rows.csv",
     }
@@ -91,7 +92,7 @@ def _sweeps(folder: Path) -> list[Path]:
 
 def table_of_the_docs() -> dict[str, dict[str, bool]]:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("| command | run directory"))
+    start = next(i for i, line in enumerate(lines) if line.startswith("| command | run |"))
     _, *kinds = cells(lines[start])
     found = {}
     for line in lines[start + 2 :]:
@@ -128,12 +129,12 @@ def test_a_command_takes_what_the_table_says_and_names_what_it_refuses(
     monkeypatch.setattr("krisis.cli.report.build_report", lambda *given, **named: None)
     monkeypatch.setattr("krisis.cli.report.report_html", lambda page: "drawn in another test")
     taken = table_of_the_docs()[command]
-    other = next(one for one in places["sweep folder"].iterdir() if (one / "rows.jsonl").is_file())
+    other = next(places["sweep folder"].glob("*.krisis"))
     for kind, path in places.items():
         for left in folder.glob("OUT*"):
             left.unlink()
         # Run files name records by participant and item: one is compared with another.
-        second = other.with_name(f"{other.name}.json") if kind == "run file" else other
+        second = other.with_suffix(".json") if kind == "run file" else other
         named = {"RUN": str(path), "OTHER": str(second), "RULE": "accuracy >= 0"}
         words = [named.get(word, word) for word in TYPED[command].split()]
         if kind == "sweep folder":  # its runs are compared with each other
@@ -146,7 +147,7 @@ def test_a_command_takes_what_the_table_says_and_names_what_it_refuses(
             assert result.returncode in fine, f"{command} of a {kind}: {result.stderr}"
         else:
             assert result.returncode == 2, f"{command} of a {kind}"
-            assert f"{path} is {ARTEFACTS[kind].words}; " in result.stderr
+            assert f"{path} is {ARTEFACTS[kind].words}" in result.stderr
             assert result.stderr.count("\n") == 1
             assert not list(folder.glob("OUT*"))
 

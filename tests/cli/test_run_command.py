@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 import yaml
 from tests.commands import krisis
+from tests.invented_runs import edit_run, forge_description, rows_in
 
 from krisis import registry
 from krisis.backends.chat import ChatRequest
 from krisis.backends.schema import case_name
 from krisis.backends.scripted import ScriptedBackend
 from krisis.execution.config import checked_config, config_text, read_config
-from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
+from krisis.runs.load import list_runs, load_run, read_description
 
 SMALL = ["run", "phq8", "--model", "lexicon", "--limit", "16", "--no-cache"]
 ASKING = ["run", "phq8", "--model", "abstainer", "--limit", "16"]
@@ -63,26 +64,20 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_leaves_its_directory_behind(finished: Path) -> None:
+def test_a_run_leaves_one_file_behind(finished: Path) -> None:
     (path,) = list_runs(finished / "runs")
-    directory = RunDirectory(path)
-    assert {file.name for file in path.iterdir()} == {
-        "manifest.json",
-        "cases.txt",
-        "rows.jsonl",
-        "metrics.json",
-        "lock",
-    }
+    run_files = {file.name for file in path.parent.iterdir() if file.suffix != ".json"}
+    assert run_files == {path.name}
     assert load_run(path).attrition.n_sent == 16
-    assert json.loads(directory.metrics.read_text())["backend_name"] == "lexicon"
+    assert load_run(path).backend_name == "lexicon"
 
 
-def test_a_run_is_repeated_from_its_manifest(finished: Path, tmp_path: Path) -> None:
+def test_a_run_is_repeated_from_its_settings(finished: Path, tmp_path: Path) -> None:
     (path,) = list_runs(finished / "runs")
-    done = krisis("run", "--config", str(path / "manifest.json"), "--display", "none", cwd=tmp_path)
+    done = krisis("run", "--config", str(path), "--display", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (again,) = list_runs(tmp_path / "runs")
-    assert read_manifest(again).identity == read_manifest(path).identity
+    assert read_description(again).identity == read_description(path).identity
     first, second = load_run(path), load_run(again)
     assert first.evaluation_results == second.evaluation_results
     assert first.metric_scores == second.metric_scores or (
@@ -125,7 +120,7 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
         ([*SMALL, "--prices", "absent.yaml"], "absent.yaml does not exist; check --prices"),
         (["run", "phq8", "--model", "replay/absent"], "absent does not exist"),
         (["run", "--config", "absent.yaml"], "does not exist"),
-        (["resume", "absent"], "absent does not exist; name a run directory"),
+        (["resume", "absent"], "absent does not exist; name a run"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_2(
@@ -145,7 +140,6 @@ def test_a_mistake_is_one_sentence_and_exit_2(
         ("suite: a\nmodell: b\n", "did you mean 'model'"),
         ("- 1\n", "must hold options"),
         ("suite: [\n", "is not YAML: line 2"),
-        ('{"kind": "krisis.run", "config": {}}', "started from Python"),
     ],
 )
 def test_a_bad_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -211,6 +205,10 @@ def test_a_dry_run_without_the_sdk_names_the_extra_and_shows_the_prompt(
     assert "2 cells" in cells.stdout, cells.stderr
 
 
+def has_rows(out: Path) -> bool:
+    return any(len(rows_in(path)) > 4 for path in out.glob("*.krisis") if path.stat().st_size)
+
+
 SLOW_PLUGIN = """
 import sys, time
 from krisis import BackendResponse, BaseBackend, registry
@@ -230,7 +228,7 @@ main()
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
-def test_ctrl_c_keeps_the_journal_and_names_the_command_that_resumes(
+def test_ctrl_c_keeps_the_rows_and_names_the_command_that_resumes(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     script = tmp_path / "slow.py"
@@ -244,7 +242,7 @@ def test_ctrl_c_keeps_the_journal_and_names_the_command_that_resumes(
         text=True,
     )
     deadline = time.monotonic() + 60
-    while not any(p.stat().st_size > 4000 for p in tmp_path.glob("runs/*/rows.jsonl")):
+    while not has_rows(tmp_path / "runs"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     run.send_signal(number)
@@ -279,13 +277,11 @@ def test_ctrl_c_keeps_the_journal_and_names_the_command_that_resumes(
 def test_run_resume_takes_up_the_newest_unfinished_run(finished: Path, tmp_path: Path) -> None:
     krisis(*SMALL, "--display", "none", cwd=tmp_path)
     (path,) = list_runs(tmp_path / "runs")
-    rows = path / "rows.jsonl"
-    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:7]))
+    edit_run(path, "DELETE FROM rows WHERE position > 4")
     done = krisis(*SMALL, "--resume", "--display", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert list_runs(tmp_path / "runs") == [path]
     assert len(load_run(path).evaluation_results) == 16
-    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:7]))
     assert f"Continuing runs/{path.name}" in done.stderr
 
 
@@ -304,24 +300,22 @@ def test_run_resume_leaves_an_unfinished_run_with_other_settings_alone(
 ) -> None:
     krisis(*SMALL, "--display", "none", cwd=tmp_path)
     (path,) = list_runs(tmp_path / "runs")
-    rows = path / "rows.jsonl"
-    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:7]))
-    before = rows.read_bytes()
+    edit_run(path, "DELETE FROM rows WHERE position > 4")
+    before = path.read_bytes()
     done = krisis(*SMALL, *change, "--resume", "--display", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "No unfinished run with these settings in runs; starting a new one" in done.stderr
-    assert rows.read_bytes() == before
+    assert path.read_bytes() == before
     assert len(list_runs(tmp_path / "runs")) == 2
 
 
-def test_run_resume_compares_the_task_and_picks_by_the_time_in_the_manifest(tmp_path: Path) -> None:
+def test_run_resume_compares_the_task_and_picks_by_the_time_in_the_run(tmp_path: Path) -> None:
     words = ["run", "ckd", "--model", "guideline", "--limit", "6", "--no-baselines"]
     for task in ("staging", "staging", "detection"):
         krisis(*words, "--task", task, "--display", "none", cwd=tmp_path)
     detection, newer, older = list_runs(tmp_path / "runs")
     for path in (detection, newer, older):
-        rows = path / "rows.jsonl"
-        rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:4]))
+        edit_run(path, "DELETE FROM rows WHERE position >= 3")
     # By their names the older run is the newest of all: the name is not what counts.
     renamed = older.rename(older.with_name(f"99990101T000000Z_{older.name}"))
     assert list_runs(tmp_path / "runs") == [detection, newer, renamed]
@@ -340,13 +334,10 @@ def test_run_resume_takes_the_furthest_run_whatever_a_clock_that_was_ahead_says(
     for _ in range(3):
         krisis(*words, "--display", "none", cwd=tmp_path)
     latest, middle, first = list_runs(tmp_path / "runs")
-    for path, n_lines in ((latest, 2), (middle, 5), (first, 5)):
-        rows = path / "rows.jsonl"
-        rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:n_lines]))
+    for path, n_rows in ((latest, 1), (middle, 4), (first, 4)):
+        edit_run(path, "DELETE FROM rows WHERE position >= ?", n_rows)
     for ahead in (latest, first):  # one with fewer rows, and one with as many as the right one
-        content = json.loads((ahead / "manifest.json").read_text())
-        content["created_at"] = "2999-01-01T00:00:00+00:00"
-        (ahead / "manifest.json").write_text(json.dumps(content))
+        forge_description(ahead, created_at="2999-01-01T00:00:00+00:00")
     done = krisis(*words, "--resume", "--display", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"Continuing runs/{middle.name} (" in done.stderr
@@ -389,8 +380,8 @@ def test_the_cache_commands_say_what_is_there_and_forget_it(tmp_path: Path) -> N
 
 
 REFUSING_PLUGIN = """
-from krisis import BackendResponse, BaseBackend, registry
 from krisis.errors import AuthenticationFailed, OutOfCredit
+from krisis import BackendResponse, BaseBackend, registry
 
 class Refusing(BaseBackend):
     name = "refusing"
@@ -428,8 +419,9 @@ def test_a_provider_that_speaks_of_a_budget_still_exits_1(
     assert "budget" in done.stderr
     (run,) = list_runs(tmp_path / "runs")
     assert len(load_run(run).evaluation_results) == 3
-    assert json.loads((run / "metrics.json").read_text())["extras"]["stop_cause"] == cause
-    assert f'"cause": "{cause}"' in (run / "rows.jsonl").read_text()
+    assert load_run(run).extras["stop_cause"] == cause
+    edit_run(run, "DELETE FROM scores")
+    assert load_run(run).extras["stop_cause"] == cause
     shown = krisis("show", str(run), cwd=tmp_path).stdout
     assert shown.splitlines()[1].startswith("INCOMPLETE: 7 records not")
 
@@ -438,9 +430,8 @@ def test_a_cut_run_is_shown_and_scored_with_the_metrics_it_was_asked_for(tmp_pat
     words = ["run", "ckd", "--model", "guideline", "--limit", "12", "--no-baselines"]
     krisis(*words, "--metric", "brier_score", "--metric", "accuracy", cwd=tmp_path)
     (run,) = list_runs(tmp_path / "runs")
-    rows = run / "rows.jsonl"
-    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:9]))
-    (run / "metrics.json").unlink()
+    edit_run(run, "DELETE FROM rows WHERE position >= 8")
+    edit_run(run, "DELETE FROM scores")
     done = krisis("show", str(run), "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert list(json.loads(done.stdout)["metric_scores"]) == ["Brier Score", "Accuracy"]
@@ -448,7 +439,7 @@ def test_a_cut_run_is_shown_and_scored_with_the_metrics_it_was_asked_for(tmp_pat
     assert list(json.loads(chosen.stdout)["metric_scores"]) == ["Answer Rate (Coverage)"]
 
 
-def test_a_folder_without_a_manifest_is_no_run(tmp_path: Path) -> None:
+def test_a_folder_is_no_run(tmp_path: Path) -> None:
     done = krisis("resume", str(tmp_path), cwd=tmp_path)
     assert done.returncode == 2
-    assert "is not a krisis run (no manifest.json)" in done.stderr
+    assert "is a folder; name a run file in it" in done.stderr

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.invented_runs import edit_run, rows_in
 
 from krisis.backends.baselines.constant import AlwaysAbstain
 from krisis.backends.baselines.rules import Lexicon
@@ -20,8 +21,8 @@ def run(out: Path, mode: str) -> Path:
     suite = PHQ8Suite(SuiteConfig(n_synthetic=10), mode=mode)
     backend = Lexicon(temperature=0.7)
     Benchmark(suite, backend, execution=Execution(repeats=2, recorder=recorder)).run()
-    assert recorder.directory is not None
-    return recorder.directory.path
+    assert recorder.path is not None
+    return recorder.path
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
@@ -35,7 +36,7 @@ def test_runs_of_two_modes_make_one_file(tmp_path: Path, monkeypatch: pytest.Mon
     runs = [run(tmp_path, "zero_shot"), run(tmp_path, "few_shot")]
     monkeypatch.chdir(tmp_path)
     assert call(monkeypatch, "export", *runs, "--to", "run-file") == 0
-    content = json.loads((tmp_path / f"{runs[0].name}.json").read_text())
+    content = json.loads((tmp_path / f"{runs[0].stem}.json").read_text())
     assert [one["results"]["mode"] for one in content["experiments"]] == ["zero_shot", "few_shot"]
     signals = content["experiments"][1]["results"]["results"][0]["item_signals"]["Sleep"]
     assert len(signals["consistency_samples"]) == 2
@@ -53,7 +54,10 @@ def test_taking_up_one_run_keeps_the_other_mode_in_the_file(
     assert call(monkeypatch, "run", "phq8", *options, *modes) == 0
     (path,) = tmp_path.glob("*.json")
     before = json.loads(path.read_text())
-    assert call(monkeypatch, "resume", path.with_suffix(""), "--failed", "--display", "none") == 0
+    assert (
+        call(monkeypatch, "resume", path.with_suffix(".krisis"), "--failed", "--display", "none")
+        == 0
+    )
     after = json.loads(path.read_text())
     assert [one["results"]["mode"] for one in after["experiments"]] == ["zero_shot", "few_shot"]
     assert after["experiments"][1]["results"] == before["experiments"][1]["results"]
@@ -63,14 +67,8 @@ def test_a_run_that_ended_early_has_participants_without_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = run(tmp_path, "zero_shot")
-    journal = path / "rows.jsonl"
-    kept = [
-        line
-        for line in journal.read_text().splitlines(keepends=True)
-        if '"record_id": "S0000-Moving"' not in line
-        and not ("-Moving" in line and json.loads(line)["position"] % 16 == 15)
-    ]
-    journal.write_text("".join(kept))
+    (moving,) = [at for at, row in rows_in(path).items() if at > 15 and at % 16 == 15]
+    edit_run(path, "DELETE FROM rows WHERE position IN (?, ?)", moving, moving - 16)
     assert call(monkeypatch, "export", path, "--to", "run-file", "-o", tmp_path / "x.json") == 0
     results = json.loads((tmp_path / "x.json").read_text())["experiments"][0]["results"]
     assert results["n_failed"] == 1
@@ -84,8 +82,8 @@ def test_a_run_of_another_suite_is_refused(
     recorder = Recorder(tmp_path)
     suite = RecordListSuite([PatientRecord({"item": "sleep: x"}, 0, context="Participant: hi")])
     Benchmark(suite, AlwaysAbstain(), execution=Execution(recorder=recorder)).run()
-    assert recorder.directory is not None
-    assert call(monkeypatch, "export", recorder.directory.path, "--to", "run-file") == 2
+    assert recorder.path is not None
+    assert call(monkeypatch, "export", recorder.path, "--to", "run-file") == 2
     assert "of these suites: phq8" in capsys.readouterr().err
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.invented_runs import edit_run
 
 from krisis.cli import app as command_line
 from krisis.confidence.calibrators import calibrator_from
@@ -55,7 +56,7 @@ def test_two_modes_give_two_runs_and_one_run_file(tmp_path: Path, krisis: Krisis
         "--repeats", "2", "--temperature", "0.7", "--n-synthetic", "20",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    directories = [path for path in (tmp_path / "runs").iterdir() if path.is_dir()]
+    directories = [path for path in (tmp_path / "runs").glob("*.krisis")]
     assert len(directories) == 2
     experiments = run_file(tmp_path)["experiments"]
     assert isinstance(experiments, list)
@@ -93,7 +94,13 @@ def test_ties_of_repeats_are_advised_against_counted_and_explained(
     sentence = f"{len(tied)} of 64 items asked repeatedly have no single commonest answer"
     assert sentence in done.stderr
     again = krisis(
-        "export", str(path.with_suffix("")), "--to", "run-file", "-o", str(path), "--overwrite"
+        "export",
+        str(path.with_suffix(".krisis")),
+        "--to",
+        "run-file",
+        "-o",
+        str(path),
+        "--overwrite",
     )
     assert again.stdout.strip() == f"wrote {path}"
     assert sentence in again.stderr
@@ -241,11 +248,9 @@ def test_a_run_that_was_cut_is_resumed_and_its_run_file_made_whole(
     tmp_path: Path, krisis: Krisis
 ) -> None:
     krisis("run", "phq8", "--mode", "few_shot", "--model", "lexicon", "--limit", "40")
-    (directory,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
-    journal = directory / "rows.jsonl"
-    lines = journal.read_text().splitlines(keepends=True)
-    journal.write_text("".join(lines[: len(lines) // 2]))
-    file = directory.with_name(f"{directory.name}.json")
+    (directory,) = (path for path in (tmp_path / "runs").glob("*.krisis"))
+    edit_run(directory, "DELETE FROM rows WHERE position >= (SELECT max(position) / 2 FROM rows)")
+    file = directory.with_suffix(".json")
     cut = krisis("export", str(directory), "--to", "run-file", "-o", str(file), "--overwrite")
     assert cut.returncode == 0
     resumed = krisis("resume", str(directory))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.invented_runs import edit_run
 
 from krisis import Benchmark, SuiteConfig, registry
 from krisis.backends.baselines.constant import Majority
@@ -15,7 +15,7 @@ from krisis.cli.app import main
 from krisis.data.table.suite import TableSuite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
-from krisis.results.store import load_run
+from krisis.runs.load import load_run, read_description
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tables"
 LAB = str(EXAMPLES / "lab.yaml")
@@ -39,7 +39,7 @@ def krisis(monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path) -> Any:
 
 
 def only_run(folder: Path) -> Path:
-    (run,) = [path for path in folder.iterdir() if path.is_dir()]
+    (run,) = folder.glob("*.krisis")
     return run
 
 
@@ -74,19 +74,17 @@ def test_a_run_of_a_file_is_resumed_repeated_and_printed(krisis: Any, tmp_path: 
     )
     assert krisis("run", LAB, *options, "-o", "runs")[0] == 0
     run = only_run(Path("runs"))
-    rows = (run / "rows.jsonl").read_text().splitlines(keepends=True)
     result = load_run(run)
     assert len(result.evaluation_results) == 6
     assert "(first 6 of" in krisis("show", run)[1]
-    (run / "rows.jsonl").write_text("".join(rows[:2]))
+    edit_run(run, "DELETE FROM rows WHERE position >= 2")
     assert krisis("resume", run)[0] == 0
     again = load_run(run)
     assert [r.record_id for r in again.evaluation_results] == [
         r.record_id for r in result.evaluation_results
     ]
     assert krisis("resume", run, "--failed")[0] == 0
-    manifest = run / "manifest.json"
-    code, _, error = krisis("run", "--config", manifest, "-o", "again")
+    code, _, error = krisis("run", "--config", run, "-o", "again")
     assert code == 0, error
     repeated = load_run(only_run(Path("again")))
     assert repeated.suite_description == result.suite_description
@@ -101,10 +99,10 @@ def test_a_run_from_python_is_made_again_by_the_command_line(krisis: Any) -> Non
     suite = TableSuite(LAB, SuiteConfig(test_size=0.2))
     Benchmark(suite, Majority(), execution=Execution(recorder=recorder)).run()
     run = only_run(Path("runs"))
-    config = json.loads((run / "manifest.json").read_text())["config"]
+    config = read_description(run).config
     assert (config["suite"], config["suite_options"]) == ("table", {"path": LAB})
     assert config["test_size"] == 0.2
-    assert krisis("run", "--config", run / "manifest.json", "-o", "again")[0] == 0
+    assert krisis("run", "--config", run, "-o", "again")[0] == 0
     described = load_run(only_run(Path("again"))).suite_description
     assert described == load_run(run).suite_description
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.invented_runs import write_run
+from tests.invented_runs import invented_rows, result_of, write_run
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
@@ -58,6 +58,21 @@ def evaluated(run, *arguments):
     result = krisis("selective", "--input", run, "--json", *FAST, *arguments)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
+
+
+def test_what_became_of_the_items_is_in_the_words_of_outcomes(tmp_path):
+    rows = [*invented_rows(30)]
+    rows[3] = replace(rows[3], error="cut off", failure_class="malformed_reply", abstained=False)
+    rows[4] = replace(rows[4], error="no reply", failure_class="timeout", abstained=False)
+    result_of(rows).save(tmp_path / "run.json")
+    artifact = evaluated(tmp_path / "run.json")
+    counts = artifact["population"]
+    n_missing = sum(row.outcome == "not_evaluated" for row in rows)
+    assert (counts["items_no_answer"], counts["items_not_evaluated"]) == (1, n_missing)
+    shown = krisis("selective", tmp_path / "run.json", *FAST).stdout
+    said = f"{counts['items_predicted']} answered / {counts['items_abstained']} abstained / "
+    assert f"{said}1 no answer; {n_missing} more not evaluated; end-to-end coverage" in shown
+    assert "failed" not in shown
 
 
 def test_the_artifact_has_every_key(run):
@@ -223,7 +238,9 @@ def test_differing_participants_are_an_error_unless_intersected(run, tmp_path):
         10,
     ]
     shown = krisis("selective", *both, "--intersection-only", *FAST).output
-    assert "1 of 31 participants FAILED; 10 left out because the other run lacks them" in shown
+    assert (
+        "1 of 31 participants NOT EVALUATED; 10 left out because the other run lacks them" in shown
+    )
 
 
 def test_runs_that_disagree_about_a_right_answer_are_not_compared(run):
@@ -422,7 +439,7 @@ def test_the_table_names_failures_method_and_risks(run):
     )
     assert result.exit_code == 0
     text = result.output
-    assert "1 of 21 participants FAILED" in text
+    assert "1 of 21 participants NOT EVALUATED" in text
     assert "95 %, allowing for errors not seen; 20 participants, seed 42" in text
     assert "Risk at coverage" in text
     assert "Risk at coverage –: coverage_is_never_reached (fewer cases were" in text
@@ -439,7 +456,7 @@ def test_two_runs_are_shown_with_their_differences(run):
     assert "input_" not in text
     assert "which both reach" in text
     assert "permutation_t: studentised permutation of patients" in text
-    assert text.count("FAILED") == 2
+    assert text.count("NOT EVALUATED") == 2
 
 
 def test_a_perfect_ranking_with_ties_is_explained(tmp_path):
@@ -561,13 +578,13 @@ def test_a_krisis_run_is_evaluated_by_the_same_command(tmp_path):
     assert artifact["totals"] == [None]
 
 
-def test_a_run_directory_is_evaluated_too(tmp_path, monkeypatch):
+def test_a_run_is_evaluated_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = krisis("run", "ckd", "--model", "guideline", "--n-synthetic", "40")
     assert made.exit_code == 0, made.output
-    (directory,) = [path for path in (tmp_path / "runs").iterdir() if path.is_dir()]
-    artifact = evaluated(directory)
-    assert directory.name.endswith(artifact["inputs"][0]["run_id"])
+    (path,) = (tmp_path / "runs").iterdir()
+    artifact = evaluated(path)
+    assert artifact["inputs"][0]["run_id"].startswith(path.stem[-6:])
     assert artifact["population"]["items_total"] == 40
     assert artifact["confidence_variants"]["stated"]["aurc_full"] is not None
 

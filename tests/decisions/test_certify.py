@@ -348,6 +348,32 @@ def test_none_names_the_size_that_would_do_or_says_that_none_does(tmp_path: Path
     assert "so no sample size helps" in hopeless.parts[0].reason
 
 
+def test_the_size_named_counts_the_answers_above_the_threshold_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """120 of 600 patients reach the threshold, 10 of them wrong: five times as many are needed."""
+    rows = [
+        EvaluationResult(
+            int(i < 10 if i < 120 else i % 5 < 2),
+            0,
+            confidence=0.9 if i < 120 else 0.5,
+            record_id=f"r{i}",
+        )
+        for i in range(600)
+    ]
+    suite = {"suite": "ckd", "task": "detection", "features": "reduced"}
+    made = BenchmarkResult(Rows(rows, ANSWERS), {}, suite, "m", {"task_facts": TASK})
+    made.save(tmp_path / "a.json")
+    reason = certify_run(read_items(tmp_path / "a.json"), CertifyOptions(risk=0.1)).parts[0].reason
+    assert "the 120 most confident answers are wrong in 8.33 % of cases" in reason
+    n = 5 * certificate_size(risk=0.1, delta=0.1, expected_risk=10 / 120)
+    assert f"with about {n:,} similar patients" in reason
+    # A size that these patients have would mislead: they did not certify.
+    monkeypatch.setattr("krisis.decisions.certify.certificate_size", lambda **_: 30)
+    again = certify_run(read_items(tmp_path / "a.json"), CertifyOptions(risk=0.1)).parts[0].reason
+    assert "at that risk 150 patients are enough in 80 % of studies" in again
+
+
 def test_losses_in_between_use_hoeffding_and_bentkus(tmp_path: Path) -> None:
     costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}}, "costs.yaml")
     score = ScoreOptions(costs=costs)

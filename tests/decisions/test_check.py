@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.commands import krisis
-from tests.invented_runs import invented_rows, result_of, write_run
+from tests.invented_runs import forge_run, invented_rows, result_of, write_run
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
@@ -30,6 +30,7 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.results.comparison.compare import CompareOptions
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import BudgetReached, Decided, Interrupted, StopCause
+from krisis.runs.read import open_run
 
 
 def states(run: BenchmarkResult, *require: str) -> list[str]:
@@ -374,10 +375,12 @@ def test_a_score_that_was_edited_in_a_run_passes_no_check(tmp_path: Path) -> Non
     words = ("check", str(run), "--require", "accuracy >= 0.95", "--max-not-evaluated", "0.05")
     before = krisis(*words, cwd=tmp_path)
     assert before.returncode == 1
-    content = json.loads((run / "metrics.json").read_text())
-    content["metric_scores"]["Accuracy"]["value"] = 0.99
-    content["metric_scores"]["Accuracy"]["interval"] |= {"low": 0.98, "high": 1.0}
-    (run / "metrics.json").write_text(json.dumps(content))
+    with open_run(run) as opened:
+        kept = opened.scores()
+    assert kept is not None
+    kept.scores["Accuracy"]["value"] = 0.99
+    kept.scores["Accuracy"]["interval"] |= {"low": 0.98, "high": 1.0}
+    forge_run(run, "scores", scores=json.dumps(kept.scores))
     after = krisis(*words, cwd=tmp_path)
     assert (after.returncode, after.stdout) == (1, before.stdout)
 

@@ -213,6 +213,16 @@ def test_another_prevalence_reweights_the_classes_and_says_what_the_rows_are_wor
     assert same.population.effective_rows == pytest.approx(5)
 
 
+def test_the_shares_are_listed_by_name_in_the_order_of_the_task() -> None:
+    decision = decided(prevalence=Prevalence.from_text("0.1"))
+    assert decision.population.names[0] == "1"  # the answer of the first patient
+    text = "\n".join(decide_lines(decision))
+    assert (
+        "Re-weighted to the prevalence the disease is absent = 0.9, the disease is present = 0.1;"
+        in text
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -1,7 +1,7 @@
 """A process that carries out one run against the loopback server, to be killed or starved.
 
-Usage: run_worker.py '{"out": "runs", "base_url": "http://…/v1", "n": 300, …}'. It prints the run
-directory when it begins and `done` when it has ended; a KrisisError is one line on stderr.
+Usage: run_worker.py '{"out": "runs", "base_url": "http://…/v1", "n": 300, …}'. It prints
+`done` when it has ended; a KrisisError is one line on stderr.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from krisis.execution.pacing.budget import Limits
 from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy, BrierScore
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
+from krisis.runs import write
 
 PARITY = Task(
     name="parity",
@@ -57,14 +58,18 @@ class KilledWhileScoring(BaseMetric):
         raise AssertionError
 
 
-def die_when(event: str, file_name: str) -> None:
-    """End the process as a kill would, at the first such event of the interpreter on a file."""
+def die_when(step: str) -> None:
+    """End the process as a kill would, when it comes to one of its last steps."""
 
-    def hook(found: str, arguments: tuple[Any, ...]) -> None:
-        if found == event and any(file_name in str(argument) for argument in arguments):
-            os.kill(os.getpid(), signal.SIGKILL)
+    def die(*arguments: Any, **named: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(hook)
+    if step == "storing scores":
+        write.store_scores = die
+    elif step == "merging":
+        write.merge_and_close = die
+    elif step == "releasing":
+        write.WriterLock.release = die  # type: ignore[method-assign]
 
 
 def die_before_second(backend: OpenAIBackend, n_calls: int) -> None:
@@ -103,7 +108,7 @@ def benchmark(options: dict[str, Any], recorder: Recorder | None) -> Benchmark:
         [
             Accuracy(),
             BrierScore(),
-            *([KilledWhileScoring()] if options.get("die_at") == ["scoring", ""] else []),
+            *([KilledWhileScoring()] if options.get("die_at") == "scoring" else []),
         ],
         batch_size=options.get("batch_size", 1),
         max_concurrency=options.get("max_concurrency", 16),
@@ -122,7 +127,7 @@ def main() -> None:
     if "largest_file" in options:
         resource.setrlimit(resource.RLIMIT_FSIZE, (options["largest_file"],) * 2)
     if "die_at" in options:
-        die_when(*options["die_at"])
+        die_when(options["die_at"])
     if "resume" in options:
         recorder = Recorder.resume(Path(options["resume"]))
     else:

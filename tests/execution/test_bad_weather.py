@@ -17,7 +17,7 @@ from krisis.errors import AuthenticationFailed, RequestRefused
 from krisis.execution.recorder import Recorder
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import TooManyFailures
-from krisis.results.store import list_runs, load_run
+from krisis.runs.load import list_runs, load_run
 
 FAULTS = {
     "rate_limit": 0.20,

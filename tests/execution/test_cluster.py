@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 from distributed import Security
+from distributed.client import AllExit
 from distributed.comm import connect
+from tests.invented_runs import rows_in
 
 from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord
 from krisis.backends.asking import Asking, Elicitation
@@ -34,9 +36,7 @@ from krisis.execution.config import checked_config
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
-from krisis.results.journal_reading import read_journal
 from krisis.results.stops import ClusterLost, Interrupted
-from krisis.results.store import RunDirectory
 
 PARITY = Task(
     name="parity",
@@ -266,8 +266,7 @@ def test_random_losses_lose_and_double_nothing(
     assert connection.most_at_work == 2
     assert connection.n_in_company == 0
     assert comparable(result) == comparable(run(backend, 150, None))
-    rows = RunDirectory(Path(str(result.provenance.run_directory))).rows
-    assert rows.read_bytes().count(b'"kind": "row"') == len(read_journal(rows).rows) == 150
+    assert len(rows_in(Path(str(result.provenance.run_file)))) == 150
 
 
 @pytest.mark.parametrize("backend", [OneByOne(), Together()], ids=lambda one: one.name)
@@ -320,7 +319,7 @@ def test_a_scheduler_that_stays_away_ends_the_run_and_resume_finishes_it(
     assert isinstance(cut.stop, ClusterLost)
     assert "the connection to tcp://127.0.0.1:8786 was lost" in str(cut.stop)
     assert 0 < len(cut.evaluation_results) < 60
-    resumed = Recorder.resume(str(cut.provenance.run_directory))
+    resumed = Recorder.resume(str(cut.provenance.run_file))
     whole = run(OneByOne(), 60, None, recorder=resumed)
     assert comparable(whole)[0] == comparable(run(OneByOne(), 60, None))[0]
 
@@ -546,3 +545,21 @@ def test_nobody_without_its_certificate_connects_to_a_local_cluster() -> None:
     found = asyncio.run(tried())
     assert set(found[:-2]) == {"tls"}
     assert "connected" not in found
+
+
+def test_a_wait_inside_dask_for_a_killed_worker_is_not_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def reported() -> None:
+        own = Connection("local:1")
+        await own.open()
+        try:
+            for error in (AllExit(), OSError("disk full")):
+                context = {"message": "never retrieved", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+        finally:
+            await own.close()
+
+    asyncio.run(reported())
+    (line,) = [one for one in caplog.records if one.name == "asyncio"]
+    assert "disk full" in str(line.exc_info)

@@ -10,13 +10,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from krisis.results.store import RunDirectory, list_runs, load_run
+from krisis.errors import KrisisError
+from krisis.runs.load import list_runs, load_run, stored_result
+from krisis.runs.read import open_run
 
 psutil = pytest.importorskip("psutil")
 pytest.importorskip("distributed")
@@ -79,8 +82,10 @@ def run_words(burn: str, n: int, out: Path, *more: str) -> list[str]:
 
 
 def n_rows(out: Path) -> int:
-    files = list(out.glob("*/rows.jsonl"))
-    return files[0].read_bytes().count(b'"kind": "row"') if files else 0
+    for path in out.glob("*.krisis"):
+        with suppress(KrisisError), open_run(path, checked=True) as run:
+            return run.n_rows
+    return 0
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 240.0) -> Any:
@@ -101,7 +106,7 @@ def of_the_cluster(process: subprocess.Popen[str]) -> list[Any]:
 
 
 def check_same_as_one_machine(start: Start, burn: str, n: int, out: Path, tmp_path: Path) -> None:
-    """Compare with a run in one process: the same rows, each once in the journal, same scores."""
+    """Compare with a run in one process: the same rows, each once, same scores."""
     alone = tmp_path / "alone"
     process = start(*run_words(burn, n, alone, "--model-option", "n=200000"))
     assert process.wait() == 0, process.communicate()
@@ -111,7 +116,8 @@ def check_same_as_one_machine(start: Start, burn: str, n: int, out: Path, tmp_pa
         replace(row, latency_seconds=None) for row in theirs.evaluation_results
     ]
     assert repr(ours.metric_scores) == repr(theirs.metric_scores)
-    assert RunDirectory(list_runs(out)[0]).metrics.exists()
+    with open_run(list_runs(out)[0]) as run:
+        assert stored_result(run) is not None
 
 
 def test_sixty_killed_workers_lose_and_double_nothing(
@@ -220,9 +226,9 @@ def test_a_restarted_scheduler_and_late_workers_finish_the_run(
 def test_a_worker_of_another_version_is_refused_at_the_start_and_later(
     start: Start, burn: str, tmp_path: Path, scheduler: Any
 ) -> None:
-    facts = tmp_path / "other" / "krisis-9.9.dist-info"
+    facts = tmp_path / "other" / "krisis_eval-9.9.dist-info"
     facts.mkdir(parents=True)
-    text = "Metadata-Version: 2.1\nName: krisis\nVersion: 9.9\n"
+    text = "Metadata-Version: 2.1\nName: krisis-eval\nVersion: 9.9\n"
     (facts / "METADATA").write_text(text, encoding="utf-8", newline="")
     other = os.pathsep.join([str(facts.parent), os.environ.get("PYTHONPATH", "")])
     n, out, (address, begin) = 400, tmp_path / "runs", scheduler
@@ -232,7 +238,7 @@ def test_a_worker_of_another_version_is_refused_at_the_start_and_later(
     process = start(*run_words(burn, 50, out, *options))
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 2
-    assert "is refused: it has krisis 9.9, this machine 0.1.0" in errors
+    assert "is refused: it has krisis-eval 9.9, this machine 0.1.0" in errors
     assert not out.exists()
     strange.terminate()
     strange.wait()
@@ -242,5 +248,5 @@ def test_a_worker_of_another_version_is_refused_at_the_start_and_later(
     worker(start, address, PYTHONPATH=other)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0
-    assert "is refused: it has krisis 9.9, this machine 0.1.0" in errors
+    assert "is refused: it has krisis-eval 9.9, this machine 0.1.0" in errors
     check_same_as_one_machine(start, burn, n, out, tmp_path)

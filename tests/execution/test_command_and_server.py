@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.commands import krisis
 
-from krisis.results.store import list_runs, load_run
+from krisis.runs.load import list_runs, load_run
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.invented_runs import rows_in
 
-from krisis.results.journal_reading import read_journal
-from krisis.results.store import RunDirectory, list_runs
+from krisis.runs.load import list_runs
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -26,19 +26,19 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_be_resumed(
     out = tmp_path / "runs"
     options = {"out": str(out), "base_url": server.base_url, "n": 100}
     first = start_worker({**options, "largest_file": 60_000})
-    printed, errors = first.communicate(timeout=60)
+    printed, errors = first.communicate(timeout=600)
     assert first.returncode == 1
     assert errors.count("\n") == 1
     (run,) = list_runs(out)
     assert f"krisis resume {run}" in errors
-    assert "cannot be written (File too large)" in errors
-    content = RunDirectory(run).rows.read_bytes()
-    assert content.endswith(b"\n")
-    assert 0 < len(read_journal(RunDirectory(run).rows).rows) < 100
+    assert f"{run} cannot be written (" in errors
+    before = rows_in(run)
+    assert 0 < len(before) < 100
     second = start_worker({**options, "resume": str(run)})
-    assert second.communicate(timeout=60) == ("done\n", "")
-    assert RunDirectory(run).rows.read_bytes().startswith(content)
-    assert len(read_journal(RunDirectory(run).rows).rows) == 100
+    assert second.communicate(timeout=600) == ("done\n", "")
+    after = rows_in(run)
+    assert len(after) == 100
+    assert before.items() <= after.items()
     no_key_in(tmp_path, printed, errors)
 
 
@@ -57,7 +57,7 @@ def test_a_read_only_folder_is_one_sentence(
         before = (setpriv, "--bounding-set=-all", "--inh-caps=-all")
     options = {"out": str(out), "base_url": server.base_url, "n": 10}
     process = start_worker(options, before=before)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 2, errors
     assert errors.count("\n") == 1
     assert "cannot be written (Permission denied)" in errors
@@ -70,26 +70,26 @@ def test_a_read_only_folder_is_one_sentence(
 def test_two_processes_cannot_write_one_run(
     tmp_path: Path, loopback: Any, start_worker: Start, no_key_in: Callable[..., None]
 ) -> None:
-    server = loopback(latency=0.05)
+    server = loopback(latency=3)  # the second process starts before the first can end
     out = tmp_path / "runs"
-    options = {"out": str(out), "base_url": server.base_url, "n": 80, "max_concurrency": 4}
+    options = {"out": str(out), "base_url": server.base_url, "n": 40, "max_concurrency": 4}
     first = start_worker(options)
-    while not list(out.glob("*/rows.jsonl")) and first.poll() is None:
+    while not list(out.glob("*.krisis")) and first.poll() is None:
         time.sleep(0.01)
     (run,) = list_runs(out)
     second = start_worker({**options, "resume": str(run)})
-    _, errors = second.communicate(timeout=60)
+    _, errors = second.communicate(timeout=600)
     assert second.returncode == 2
     assert errors.count("\n") == 1
     assert f"pid {first.pid}" in errors
-    assert first.communicate(timeout=120) == ("done\n", "")
-    assert len(read_journal(RunDirectory(run).rows).rows) == 80
-    assert sum(server.counts()["begun"].values()) == 80
+    assert first.communicate(timeout=600) == ("done\n", "")
+    assert len(rows_in(run)) == 40
+    assert sum(server.counts()["begun"].values()) == 40
     no_key_in(tmp_path, errors)
 
 
 @pytest.mark.slow
-def test_a_journal_deleted_under_a_run_is_one_sentence(
+def test_a_file_deleted_under_a_run_is_one_sentence(
     tmp_path: Path, loopback: Any, start_worker: Start, no_key_in: Callable[..., None]
 ) -> None:
     server = loopback(latency=0.05)
@@ -97,10 +97,10 @@ def test_a_journal_deleted_under_a_run_is_one_sentence(
     process = start_worker(
         {"out": str(out), "base_url": server.base_url, "n": 400, "max_concurrency": 2}
     )
-    while not (found := list(out.glob("*/rows.jsonl"))) and process.poll() is None:
+    while not (found := list(out.glob("*.krisis"))) and process.poll() is None:
         time.sleep(0.01)
     found[0].unlink()
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 1
     assert errors.count("\n") == 1
     assert "was deleted while the run" in errors

@@ -8,26 +8,35 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.invented_runs import rows_in
 
+from krisis.errors import KrisisError
 from krisis.metrics.base import EvaluationResult
-from krisis.results.journal_reading import read_journal
-from krisis.results.store import RunDirectory, list_runs, load_run
+from krisis.results.call_totals import CallTotals
+from krisis.runs.load import list_runs, load_run
+from krisis.runs.read import open_run
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
-def journaled(out: Path) -> set[str]:
+def recorded(out: Path) -> set[str]:
     runs = list_runs(out)
-    if not runs or not RunDirectory(runs[0]).rows.exists():
+    if not runs:
         return set()
-    rows = read_journal(RunDirectory(runs[0]).rows).rows
+    rows = rows_in(runs[0])
     return {row.record_id.removeprefix("r") for row in rows.values()}
+
+
+def totals_of(path: Path) -> CallTotals:
+    with open_run(path) as run:
+        return run.contents().totals
 
 
 def untimed(rows: list[EvaluationResult]) -> list[EvaluationResult]:
@@ -37,12 +46,13 @@ def untimed(rows: list[EvaluationResult]) -> list[EvaluationResult]:
 
 
 def wait_for_rows(out: Path, process: subprocess.Popen[str], n_rows: int) -> None:
-    """Return when the journal holds that many rows, or the process has ended."""
+    """Return when the run holds that many rows, or the process has ended."""
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
-        files = list(out.glob("*/rows.jsonl"))
-        if files and files[0].read_bytes().count(b'"kind": "row"') >= n_rows:
-            return
+        with suppress(KrisisError, IndexError):
+            with open_run(next(iter(out.glob("*.krisis")), out), checked=True) as run:
+                if run.n_rows >= n_rows:
+                    return
         time.sleep(0.002)
 
 
@@ -61,16 +71,12 @@ def killed_again_and_again(
         process.kill()
         _, errors = process.communicate()
         assert errors == ""
-        snapshots.append((journaled(out), server.counts()["begun"]))
+        snapshots.append((recorded(out), server.counts()["begun"]))
     return snapshots
 
 
-# Scoring, and every step in which the file that ends a run is written.
-LAST_STEPS = [
-    ["scoring", ""],
-    ["tempfile.mkstemp", ".metrics.json."],
-    ["os.rename", ".metrics.json."],
-]
+# Scoring, and every step in which a run is ended.
+LAST_STEPS = ["scoring", "storing scores", "merging", "releasing"]
 
 
 def killed_at_its_end(
@@ -85,6 +91,7 @@ def killed_at_its_end(
         assert process.returncode == -signal.SIGKILL, step
         (run,) = list_runs(out)
         assert load_run(run).damage == ""
+        assert [one.name for one in out.iterdir()] == [run.name]
 
 
 def check_kills(
@@ -104,7 +111,7 @@ def check_kills(
     snapshots = killed_again_and_again(options, out, start_worker, n_kills=n_kills, server=server)
     if n_late_kills:
         killed_at_its_end(options, out, start_worker, n_late_kills)
-        snapshots.append((journaled(out), server.counts()["begun"]))
+        snapshots.append((recorded(out), server.counts()["begun"]))
         assert len(snapshots[-1][0]) == n
     (run,) = list_runs(out)
     last = start_worker({**options, "resume": str(run)})
@@ -119,7 +126,7 @@ def check_kills(
     assert [row.record_id for row in result.evaluation_results] == [
         f"r{i}" for i in range(1000, 1000 + n)
     ]
-    assert not list(run.glob(".*"))
+    assert list(out.iterdir()) == [run]
     n_asked = sum(counts["begun"].values())
     assert n_asked <= n + options["max_concurrency"] * options.get("batch_size", 1) * n_kills
 
@@ -159,14 +166,14 @@ def test_killed_and_resumed_a_run_is_billed_no_more_than_its_budget(
         process.communicate()
     (run,) = list_runs(tmp_path)
     asked = server.counts()
-    at_kills = read_journal(RunDirectory(run).rows).spent
-    assert at_kills.n_calls_without_usage >= asked["kinds"]["good"] - len(journaled(tmp_path)) > 0
+    at_kills = totals_of(run)
+    assert at_kills.n_calls_without_usage >= asked["kinds"]["good"] - len(recorded(tmp_path)) > 0
     last = start_worker({**options, "resume": str(run)})
     assert last.communicate(timeout=60) == ("done\n", "")
     result, billed = load_run(run), server.counts()["n_billed"]
     assert result.stop is not None
     assert result.stop.name == "BudgetReached"
-    spent = read_journal(RunDirectory(run).rows).spent
+    spent = totals_of(run)
     assert billed <= sum(spent.most_tokens) <= bound
     assert result.spending.n_calls_without_usage == spent.n_calls_without_usage
 

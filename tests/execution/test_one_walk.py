@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.invented_runs import edit_run
 
 from krisis import Benchmark, PatientRecord
 from krisis.backends import chat
@@ -20,9 +21,9 @@ from krisis.execution.config import checked_config
 from krisis.execution.options import Execution
 from krisis.execution.pacing.prices import Price
 from krisis.execution.recorder import Recorder
-from krisis.results.journal_reading import read_journal
 from krisis.results.stops import AccountRefused, KeyRefused, RequestsRefused, StopCause, Unfinished
-from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
+from krisis.runs.load import list_runs, load_run, read_description
+from krisis.runs.read import open_run
 
 TASK = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
 ANSWER = '{"abstained": false, "prediction": 1, "confidence": 0.7}'
@@ -72,7 +73,7 @@ def test_the_suite_is_loaded_once_and_hashed_once(
     result = benchmark.run(parts.records, suite_description=parts.description)
     assert (len(loads), len(hashes)) == (1, 1)
     (run,) = list_runs(tmp_path)
-    assert read_manifest(run).identity.data == result.provenance.content_hash
+    assert read_description(run).identity.data == result.provenance.content_hash
     assert result.provenance.suite_content_hash == result.provenance.content_hash
 
 
@@ -103,7 +104,7 @@ def test_the_facts_of_the_task_are_kept_with_the_run(tmp_path: Path) -> None:
     execution = Execution(recorder=Recorder(tmp_path))
     result = Benchmark(suite_of(1), ScriptedBackend(lambda r: reply()), execution=execution).run()
     (run,) = list_runs(tmp_path)
-    RunDirectory(run).metrics.unlink()
+    edit_run(run, "DELETE FROM scores")
     for made in (result.provenance, load_run(run).provenance):
         assert made.task == "sepsis"
         assert made.task_facts is not None
@@ -141,7 +142,7 @@ def test_without_usage_tokens_and_cost_are_unknown_and_not_zero() -> None:
         (AuthenticationFailed("403: no budget for this key"), KeyRefused),
     ],
 )
-def test_a_refusal_in_the_middle_is_kept_by_its_type_in_journal_and_result(
+def test_a_refusal_in_the_middle_is_kept_by_its_type_in_the_run_and_its_result(
     tmp_path: Path, error: Exception, cause: type[StopCause]
 ) -> None:
     def script(request: ChatRequest) -> ChatReply:
@@ -156,9 +157,10 @@ def test_a_refusal_in_the_middle_is_kept_by_its_type_in_journal_and_result(
     (run,) = list_runs(tmp_path)
     assert type(result.stop) is cause
     assert "budget" in result.stop.sentence
-    assert read_journal(RunDirectory(run).rows).stop == result.stop
+    with open_run(run) as opened:
+        assert opened.contents().stop == result.stop
     assert load_run(run).stop == result.stop
-    RunDirectory(run).metrics.unlink()  # as if it had been killed before the scores
+    edit_run(run, "DELETE FROM scores")  # as if it had been killed before the scores
     assert load_run(run).stop == result.stop
 
 
@@ -182,7 +184,7 @@ def test_the_cause_quotes_no_provider_where_no_text_may_be_stored(tmp_path: Path
     execution = Execution(recorder=Recorder(tmp_path))
     with pytest.raises(RequestRefused):
         Benchmark(suite, ScriptedBackend(script), execution=execution).run()
-    assert "odd things" not in RunDirectory(list_runs(tmp_path)[0]).rows.read_text()
+    assert b"odd things" not in list_runs(tmp_path)[0].read_bytes()
 
 
 def test_a_run_without_scores_or_cause_is_unfinished(tmp_path: Path) -> None:
@@ -190,6 +192,6 @@ def test_a_run_without_scores_or_cause_is_unfinished(tmp_path: Path) -> None:
     Benchmark(suite_of(2), ScriptedBackend(lambda r: reply()), execution=execution).run()
     (run,) = list_runs(tmp_path)
     assert load_run(run).stop is None
-    RunDirectory(run).metrics.unlink()
+    edit_run(run, "DELETE FROM scores")
     assert isinstance(load_run(run).stop, Unfinished)
     assert load_run(run).spending.n_api_calls == 3  # a batch, then its halves

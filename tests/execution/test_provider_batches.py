@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from tests.execution.test_command_and_server import krisis
+from tests.invented_runs import edit_run
 
 from krisis import Benchmark
 from krisis.backends import transport
@@ -30,7 +31,7 @@ from krisis.backends.compatible import CompatibleBackend
 from krisis.backends.gemini import GeminiBackend
 from krisis.backends.openai import OpenAIBackend
 from krisis.backends.provider import ProviderBackend
-from krisis.errors import AuthenticationFailed, InvalidValue, RunConflict
+from krisis.errors import AuthenticationFailed, InvalidFile, InvalidValue, RunConflict
 from krisis.execution import provider_batches
 from krisis.execution.cache import ReplyCache
 from krisis.execution.cluster import Cluster
@@ -42,9 +43,10 @@ from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.metrics import Accuracy
 from krisis.results.base import BenchmarkResult
-from krisis.results.journal_reading import JournalTail, read_journal
 from krisis.results.stops import Interrupted
-from krisis.results.store import RunDirectory, list_runs, read_manifest
+from krisis.runs.load import list_runs, read_description
+from krisis.runs.provider_batches import ProviderBatchLog
+from krisis.runs.read import open_run
 from krisis.sweep import SweepStop, _Sweep, prepare, run_sweep
 
 HERE = Path(__file__).parent
@@ -182,9 +184,9 @@ def test_a_run_by_provider_batches_is_the_run_by_calls_at_half_the_price(
     assert result.spending.cost == pytest.approx(3 * (100 * 10 + 10 * 100) / 1e6 / 2)
     assert (result.spending.n_api_calls, result.spending.n_batch_calls) == (3, 3)
     assert result.spending.price_per_million_tokens["batch_share"] == 0.5
-    tail = JournalTail()  # what the viewer shows of a run that goes on
-    assert tail.read_on(RunDirectory(runner.run).rows)["answered"] == N
-    assert tail.so_far(0.0).cost == pytest.approx(result.spending.cost)
+    with open_run(runner.run) as run:  # what the viewer shows of a run that goes on
+        assert run.progress().outcomes["answered"] == N
+        assert run.progress().cost == pytest.approx(result.spending.cost)
     live = Runner(server.root, runner.provider, tmp_path / "live", runner.suite)
     whole = live(batch_size=5, batching=None)
     assert whole.spending.cost == pytest.approx(2 * (result.spending.cost or 0))
@@ -194,7 +196,7 @@ def test_a_run_by_provider_batches_is_the_run_by_calls_at_half_the_price(
     assert counts["bodies"]["batch"] == counts["bodies"]["live"]
     assert len(counts["bodies"]["live"]) == 3
     assert len(counts["keys"]) == 1  # the planted key came by a header, and in no other way
-    stored = [path.read_text() for path in runner.run.iterdir() if path.suffix != ".lock"]
+    stored = [runner.run.read_bytes().decode("utf-8", "replace")]
     assert not any(KEY in text for text in [*stored, json.dumps(counts["bodies"])])
     assert not any(KEY in text for text in counts["files"].values())
 
@@ -432,7 +434,7 @@ def test_what_open_provider_batches_can_take_is_set_aside_at_their_price(
     assert started.stop is not None
     assert started.stop.name == "Detached"
     assert (started.spending.n_calls_without_usage, started.spending.cost) == (0, 0.0)
-    (batch,) = read_journal(RunDirectory(runner.run).rows).provider_batches.open
+    (batch,) = batches_of(runner.run).open
     per_request = [
         one.most_input * 10 / 1e6 + one.most_output * 100 / 1e6 for one in batch.requests
     ]
@@ -560,18 +562,20 @@ def test_a_reply_that_is_kept_is_not_asked_for_again(
     assert (result.spending.n_cache_hits, server.counts()["n_batches"]) == (N, 1)
 
 
-@pytest.mark.parametrize("line", [3, *slow(1, 2, 4)])
-def test_a_damaged_line_forgets_no_provider_batch(
-    server: BatchServer, tmp_path: Path, worker: ModuleType, line: int
+def test_a_damaged_provider_batch_is_never_bought_again(
+    server: BatchServer, tmp_path: Path, worker: ModuleType
 ) -> None:
     runner = Runner(server.root, "openai", tmp_path, worker.suite(N))
     runner(batching=Batching(wait=False))
-    journal = RunDirectory(runner.run).rows
-    lines = journal.read_bytes().splitlines(keepends=True)
-    assert [b"provider_batch" in one for one in lines[:6]] == [False, *[True] * 4, False]
-    lines[line] = lines[line].replace(b"krisis-", b"krisiz-")
-    journal.write_bytes(b"".join(lines))
-    assert check_whole(runner(), server)["n_batches"] == 1
+    edit_run(runner.run, "UPDATE provider_batches SET batch_id = 'another'")
+    with pytest.raises(InvalidFile, match="buy their answers again"):
+        runner()
+    assert server.counts()["n_batches"] == 1
+
+
+def batches_of(path: Path) -> ProviderBatchLog:
+    with open_run(path) as run:
+        return run.contents().provider_batches
 
 
 @pytest.mark.parametrize(
@@ -678,8 +682,8 @@ def test_a_sweep_asks_no_cell_whose_provider_batches_are_open_and_counts_what_th
     (tmp_path / "prices.yaml").write_text("openai/*: {input: 10, output: 100}\n")
     command(*RUN, "--detach")
     (run,) = list_runs(tmp_path / "runs")
-    held = read_journal(RunDirectory(run).rows).provider_batches.pending({})
-    content = read_manifest(run).config | {"batch": False, "max_cost": 1.0, "cache": False}
+    held = batches_of(run).pending({})
+    content = read_description(run).config | {"batch": False, "max_cost": 1.0, "cache": False}
     plan = plan_of({**content, "prices": str(tmp_path / "prices.yaml")}, "plan.yaml")
     ready, folder = prepare(plan), SweepFolder(run.parent)
     (end,) = run_sweep(plan, folder, ready=ready)

@@ -31,7 +31,7 @@ from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.results.base import BenchmarkResult
 from krisis.results.stops import Interrupted
-from krisis.results.store import list_runs, load_run, read_manifest
+from krisis.runs.load import list_runs, load_run, read_description
 
 TASK = Task(
     "parity",
@@ -257,7 +257,7 @@ def test_a_run_is_known_by_its_prompt_and_its_way_of_asking(tmp_path: Path) -> N
     result = recorded(tmp_path, asking, Recorder(tmp_path / "runs"))
     assert result.backend_name == "scripted · prompt mine · p-true"
     (path,) = list_runs(tmp_path / "runs")
-    manifest = read_manifest(path)
+    manifest = read_description(path)
     assert manifest.identity.asking == {"prompt_sha256": own.sha256, "elicit": "p-true"}
     kept = load_run(path)
     assert kept.backend_name == result.backend_name
@@ -274,7 +274,7 @@ def test_a_run_is_known_by_its_prompt_and_its_way_of_asking(tmp_path: Path) -> N
 def test_a_run_in_the_usual_way_has_the_identity_that_it_always_had(tmp_path: Path) -> None:
     result = recorded(tmp_path, Asking(), Recorder(tmp_path / "runs"))
     (path,) = list_runs(tmp_path / "runs")
-    identity = read_manifest(path).identity
+    identity = read_description(path).identity
     assert (result.backend_name, identity.asking) == ("scripted", {})
     assert result.provenance.asking is None
     # As it was stored before there was another way.
@@ -312,7 +312,7 @@ def test_prompts_and_ways_are_compared_as_models_are(
     assert code == 0, err
     names = {f"openai/parity-1 · prompt {name} · p-true" for name in ("long", "short")}
     assert all(name in out for name in names)
-    (sweep,) = (tmp_path / "runs").iterdir()
+    (sweep,) = [one for one in (tmp_path / "runs").iterdir() if one.is_dir()]
     assert {load_run(one).backend_name for one in list_runs(sweep)} == names
     (tmp_path / "long.txt").unlink()  # the text is kept with the run
     (tmp_path / "short.txt").unlink()
@@ -320,8 +320,7 @@ def test_prompts_and_ways_are_compared_as_models_are(
     code, _, err = krisis("resume", str(sweep), cwd=tmp_path)
     assert code == 0, err
     one = list_runs(sweep)[0]
-    manifest = str(one / "manifest.json")
-    code, _, err = krisis("run", "--config", manifest, "--out", "again", cwd=tmp_path)
+    code, _, err = krisis("run", "--config", str(one), "--out", "again", cwd=tmp_path)
     assert code == 0, err
     assert sum(server.counts()["kinds"].values()) == n_calls
     (again,) = list_runs(tmp_path / "again")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.documents import said
 
-from krisis.errors import InvalidFile, InvalidValue
+from krisis.errors import InvalidValue
 from krisis.metrics.abstention import DeferralAlignment, SelectiveAccuracy
 from krisis.metrics.accuracy import Accuracy, BalancedAccuracy
 from krisis.metrics.base import EvaluationResult, Rows
@@ -74,11 +74,6 @@ def test_a_notebook_explains_the_methods_and_reasons_it_shows() -> None:
     assert nothing in side_by_side({"m": unanswered}).lines()
     with pytest.raises(InvalidValue, match="nothing was answered"):
         unanswered.risk_coverage_curve()
-
-
-def test_a_run_directory_is_not_taken_for_a_result_and_its_reader_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidFile, match=r"read it with krisis.results.store.load_run"):
-        BenchmarkResult.load(tmp_path)
 
 
 def test_a_run_without_answers_is_not_blamed_on_its_data() -> None:

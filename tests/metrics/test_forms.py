@@ -117,10 +117,18 @@ def test_balanced_accuracy_of_one_class_is_undefined_under_any_weights() -> None
     assert values.tolist() == pytest.approx([np.nan, np.nan, 0.5], nan_ok=True)
 
 
-def test_one_answer_moves_the_generalized_area_by_half_of_what_it_moves_the_selective_one() -> None:
-    table = invented_rows(20).table
-    slopes = [CurveFigure(name, table, CurvePlan()).slope for name in ("aurc", "augrc")]
-    assert slopes == [1.0, 0.5]
+def test_every_area_has_its_own_sensitivity() -> None:
+    """One wrong answer in place of a right one at place u moves AURC by −ln u, AUGRC by 1 − u.
+
+    Their means over u are 1 and ½; up to the coverage ½ they are ½ and ⅛, as only u < ½ counts.
+    """
+    rows = [EvaluationResult(1, 1, confidence=i / 2000, record_id=str(i)) for i in range(2000)]
+    table = Rows(rows).table
+    plan = CurvePlan("error", (0.8,), (0.5,))
+    names = ("aurc", "augrc", "aurc_until_0.5", "augrc_until_0.5")
+    slopes = [CurveFigure(name, table, plan).slope for name in names]
+    assert slopes == pytest.approx([1.0, 0.5, 0.5, 0.125], rel=0.05)
+    assert CurveFigure("cmax", table, plan).slope == 0.0
 
 
 def test_a_mean_by_hand_and_by_unit() -> None:

@@ -15,13 +15,13 @@ from krisis.metrics import (
     BootstrapOptions,
     EvaluationResult,
     RiskAtCoverage,
+    curve_form,
     default_benchmark_metrics,
     score_all,
 )
 from krisis.metrics.base import Rows
 from krisis.metrics.selective_prediction import risk_coverage_curve
 from krisis.metrics.table import Answers
-from krisis.statistics import answered_rows as module
 
 ALL = (AURC(), AUGRC(), RiskAtCoverage())
 
@@ -131,7 +131,7 @@ def test_grouped_confidences_give_nearly_the_interval_of_all(monkeypatch):
         )
     options = BootstrapOptions(n_resamples=2000)
     exact = score_all(ALL, rows, intervals=options)
-    monkeypatch.setattr(module, "_MOST_PLATEAUS", 100)
+    monkeypatch.setattr(curve_form, "MOST_ITEMS", 100)
     grouped = score_all(ALL, rows, intervals=options)
     for name in ("AURC", "AUGRC", "Risk at 80 % coverage"):
         one, other = exact[name], grouped[name]

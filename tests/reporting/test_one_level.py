@@ -72,10 +72,10 @@ def _commands(runs: dict[str, BenchmarkResult]) -> str:
         found = [
             krisis(*words, cwd=folder)
             for words in (
-                ("show", "run"),
-                ("sheet", "run"),
-                ("show", "run", "--format", "latex"),
-                ("report", "run", "-o", "page.html"),
+                ("show", "run.krisis"),
+                ("sheet", "run.krisis"),
+                ("show", "run.krisis", "--format", "latex"),
+                ("report", "run.krisis", "-o", "page.html"),
             )
         ]
         assert [one.returncode for one in found] == [0] * len(found), found

@@ -18,6 +18,7 @@ from krisis.reporting.interval_panels import deferral_drawing, forest_drawing
 from krisis.reporting.panels import n_columns, panel_titles
 from krisis.reporting.run_figures import FigureOptions, figure_file, runs_figure
 from krisis.reporting.style import MOST_RUNS, look_of, series
+from krisis.results.account import RunFacts, brief_scores
 from krisis.results.result import BenchmarkResult
 
 pytest.importorskip("vl_convert", reason="the extra charts is not installed")
@@ -105,6 +106,29 @@ def test_a_forest_shows_the_numbers_of_the_runs_in_the_metrics_chosen() -> None:
         row, score = found[heading, "second"], scores[key]
         ends = (score.interval.low, score.interval.high)
         assert (row["value"], row["low"], row["high"]) == (score.value, *ends)
+
+
+def test_people_are_beside_every_model_with_how_many_cases_they_read() -> None:
+    scores = brief_scores(RUNS["second"].metric_scores)
+    people = {"physician (read 40 of 60)": scores, "reader/dr_a": scores, "majority": scores}
+    facts = RunFacts(baselines=people)
+    model = BenchmarkResult(ROWS, RUNS["second"].metric_scores, {"suite": "ckd"}, "m", facts=facts)
+    figure = runs_figure({"m": model}, FigureOptions("forest", metrics=("accuracy", "aurc")))
+    found = {(row["panel"].split(" (")[0], row["run"]): row for row in figure.table}
+    assert {run for panel, run in found if panel == "Accuracy"} == {"m", *list(people)[:2]}
+    assert {run for panel, run in found if panel != "Accuracy"} == {"m"}
+    assert found["Accuracy", "reader/dr_a"]["value"] == scores["Accuracy"].value
+    assert found["Accuracy", "reader/dr_a"]["low"] is None
+    assert "their own run has intervals" in " ".join(figure.about)
+    shown = {**model.suite_description, "read": "40 of 60"}
+    own = BenchmarkResult(ROWS, RUNS["second"].metric_scores, shown, "physician")
+    for kind in KINDS:
+        drawn = runs_figure({"m": model, "physician": own}, FigureOptions(kind))
+        assert "physician (read 40 of 60)" in texts(drawn.svg).replace("\u00a0", " ")
+    rows = runs_figure({"m": model, "physician": own}, FigureOptions("forest")).table
+    assert [row["run"] for row in rows].count("physician (read 40 of 60)") == len(
+        {row["panel"] for row in rows}
+    )
 
 
 def test_a_long_name_costs_height_in_its_own_row_alone() -> None:

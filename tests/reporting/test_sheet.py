@@ -29,6 +29,9 @@ from krisis.reporting.sheet_run import read_run_for_sheet
 from krisis.results.account import Imported
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result, reproduce_command
+from krisis.results.rows import row_to_dict
+from krisis.runs.read import open_run
+from krisis.runs.schema import TABLES
 
 IMPORTED = Path(__file__).parents[1] / "fixtures" / "imported"
 RUN_FILE = {
@@ -365,8 +368,9 @@ def test_the_moment_of_an_import_is_not_that_of_the_answers(runs: dict[str, Path
     assert {"imported at", "imported"} <= named
 
 
-def test_a_file_of_scores_alone_names_no_rows(demo: Path) -> None:
-    sheet = sheet_of(demo / "metrics.json")
+def test_a_file_of_scores_alone_names_no_rows(demo: Path, tmp_path: Path) -> None:
+    (tmp_path / "metrics.json").write_text(told("show", demo, "--json"), encoding="utf-8")
+    sheet = sheet_of(tmp_path / "metrics.json")
     assert not [source for source in sources(sheet) if "evaluation_results" in source]
     assert {box.n_patients for box in sheet.flow} == {None}
     check_sums(sheet.flow)
@@ -423,12 +427,18 @@ def sources(sheet: Sheet) -> Iterator[str]:
 
 
 def test_the_fields_that_are_named_exist(demo: Path) -> None:
-    rows = [json.loads(line) for line in (demo / "rows.jsonl").read_text().splitlines()]
-    line = next(one for one in rows if one["kind"] == "row")
-    files = {
-        name: json.loads((demo / name).read_text()) for name in ("manifest.json", "metrics.json")
-    }
-    files["rows.jsonl"] = {**line["row"], "features": line["features"]}
+    with open_run(demo) as run:
+        kept, row = run.scores(), run.row(0)
+        assert kept is not None
+        assert row is not None
+        held = {
+            **run.description.model_dump(mode="json"),
+            "facts": {**kept.facts, **kept.facts["extras"]},
+            "rows": row_to_dict(row),
+            "cases": TABLES["cases"],
+            "scores": {"metric_scores": kept.scores, **kept.facts["extras"]},
+        }
+    files = {"run": held}
     for source in set(sources(sheet_of(demo))):
         name, _, path = source.partition(": ")
         found = files[name]
@@ -468,8 +478,6 @@ def test_why_a_figure_has_no_interval_is_said(demo: Path, tmp_path: Path) -> Non
     assert (line.interval, line.method) == ("none", reason_words(reason))
 
 
-def test_a_run_named_by_a_dot_is_repeated_from_where_it_is(
-    demo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(demo)
-    assert reproduce_command(Path()).split()[3] == "manifest.json"
+def test_a_run_is_repeated_from_where_it_is(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(demo.parent)
+    assert reproduce_command(Path(demo.name)).split()[3] == demo.name

@@ -16,7 +16,7 @@ from krisis.pages.document import Table
 from krisis.results import result as seed_path
 from krisis.results.account import Agreement, RunFacts, TaskFacts
 from krisis.results.base import Attrition, Prompts, Provenance, Spending
-from krisis.results.journal import Spent
+from krisis.results.call_totals import CallTotals
 from krisis.results.stops import STOP_CAUSES, BudgetReached, Interrupted, StopCause
 
 SEED_KEYS = {
@@ -49,13 +49,13 @@ FACTS = RunFacts(
         krisis_version="1",
         started_at="2026-01-02T03:04:05+00:00",
         run_id="f00",
-        run_directory="runs/x",
+        run_file="runs/x.krisis",
         git_commit="c0ffee",
         versions={"krisis": "1"},
         config={"suite": "ckd", "metrics": ["accuracy"]},
     ),
     spending=Spending.of(
-        Spent(n_calls=5, n_retries=1, latencies_seconds=[0.2, 0.4]), ROWS, elapsed_seconds=2.0
+        CallTotals(n_calls=5, n_retries=1, latencies_seconds=[0.2, 0.4]), ROWS, elapsed_seconds=2.0
     ),
     prompts=Prompts.of(ROWS, verified=True),
     attrition=Attrition(n_loaded=6),
@@ -159,7 +159,7 @@ def test_a_sum_with_one_unknown_part_is_unknown_and_not_zero(
 ) -> None:
     rows = [EvaluationResult(1, 1, input_tokens=a, output_tokens=b) for a, b in counts]
     rows.append(EvaluationResult(None, 1, error="gone"))  # took nothing that a row could hold
-    took = Spending.of(Spent(), rows, elapsed_seconds=1.0)
+    took = Spending.of(CallTotals(), rows, elapsed_seconds=1.0)
     assert (took.input_tokens, took.output_tokens, took.token_total) == total
 
 

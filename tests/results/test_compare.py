@@ -14,9 +14,17 @@ from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.metrics import AUGRC, AURC, Accuracy, ExpectedCalibrationError, score_all
+from krisis.metrics import (
+    AUGRC,
+    AURC,
+    Accuracy,
+    ExpectedCalibrationError,
+    default_benchmark_metrics,
+    score_all,
+)
 from krisis.metrics.base import Direction, EvaluationResult, MetricScore, MetricScores, Rows
 from krisis.reporting.comparison import comparison_html, comparison_page
+from krisis.results.account import TaskFacts
 from krisis.results.comparison.compare import (
     CompareOptions,
     Comparison,
@@ -25,13 +33,21 @@ from krisis.results.comparison.compare import (
     compare_runs,
     unpaired_interval,
 )
-from krisis.results.comparison.text import compared_by_lines, comparison_parts, heading
+from krisis.results.comparison.text import (
+    compared_by_lines,
+    comparison_parts,
+    delta_cells,
+    heading,
+    margin_words,
+    row_name,
+)
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import warned
 from krisis.statistics.intervals import Interval
 
 QUICK = CompareOptions(n_permutations=399)
+KEYS = tuple(metric.key for metric in default_benchmark_metrics() if metric.compared_unasked)
 
 
 def answers(pattern: str, *, prefix: str = "r", confidence: float = 0.8) -> BenchmarkResult:
@@ -107,10 +123,12 @@ def test_the_p_value_and_the_interval_never_contradict_each_other() -> None:
             "a": result_of(invented_rows(60, seed=seed)),
             "b": result_of(invented_rows(60, seed=seed, skill=0.8)),
         }
-        for delta in compare_runs(runs, QUICK).pairs[0].deltas.values():
+        named = CompareOptions(KEYS, n_permutations=399)
+        for delta in compare_runs(runs, named).pairs[0].deltas.values():
             interval = delta.interval
             if interval is not None:
-                assert (delta.p_value <= 0.05) == (not interval.low <= 0 <= interval.high), delta
+                apart = not interval.low <= 0 <= interval.high
+                assert (delta.p_adjusted <= 0.05) == apart, delta
 
 
 def test_identical_and_jointly_perfect_runs_are_decided_at_a_margin() -> None:
@@ -142,11 +160,56 @@ def test_a_metric_that_only_one_run_reaches_is_not_comparable_and_never_best() -
 
 def test_a_primary_metric_is_tested_alone() -> None:
     runs = {"a": result_of(invented_rows(160)), "b": result_of(invented_rows(160, skill=0.9))}
-    together = compare_runs(runs, QUICK).pairs[0].deltas["expected_calibration_error"]
-    named = CompareOptions(n_permutations=399, primary="expected_calibration_error")
-    alone = compare_runs(runs, named).pairs[0].deltas["expected_calibration_error"]
-    assert alone.primary
-    assert alone.p_adjusted == alone.p_value == together.p_value <= together.p_adjusted
+    key = "expected_calibration_error"
+    several = CompareOptions((key, "accuracy", "brier_score", "answer_rate"), 399)
+    together = compare_runs(runs, several).pairs[0].deltas[key]
+    named = CompareOptions(n_permutations=399, primary=key)
+    alone = compare_runs(runs, named).pairs[0].deltas
+    assert alone[key].primary
+    assert alone[key].p_adjusted == alone[key].p_value == together.p_value <= together.p_adjusted
+    assert [one.key for one in alone.values() if one.test] == [key]
+
+
+def test_the_headline_of_the_task_is_the_primary_metric_and_the_others_are_described() -> None:
+    runs = {"a": result_of(invented_rows(160)), "b": result_of(invented_rows(160, skill=0.9))}
+    deltas = compare_runs(runs, QUICK).pairs[0].deltas
+    first, *others = deltas.values()
+    assert (first.key, first.primary, first.p_adjusted) == ("accuracy", True, first.p_value)
+    for delta in others:
+        assert delta.verdict() == "not tested"
+        assert math.isnan(delta.p_value)
+        assert delta.interval is not None
+    # Their intervals are those of a metric that is tested alone.
+    alone = compare_runs(runs, CompareOptions(("brier_score",), 399, primary="brier_score"))
+    assert alone.pairs[0].deltas["brier_score"].interval == deltas["brier_score"].interval
+    task = TaskFacts("kidneys", metrics=("brier_score", "accuracy"))
+    for run in runs.values():
+        run.provenance = replace(run.provenance, task_facts=task)
+    found = compare_runs(runs, QUICK).pairs[0].deltas
+    assert [one.key for one in found.values() if one.primary] == ["brier_score"]
+
+
+def test_the_numbers_of_a_row_are_one_quantity() -> None:
+    runs = {"a": result_of(invented_rows(160)), "b": result_of(invented_rows(160, skill=0.9))}
+    comparison = compare_runs(runs, CompareOptions(("aurc", "accuracy"), 399))
+    for delta in comparison.pairs[0].deltas.values():
+        left, right, difference = (float(cell) for cell in delta_cells(delta)[:3])
+        assert right - left == pytest.approx(difference, abs=1.5e-4)
+    delta = comparison.pairs[0].deltas["aurc"]
+    assert row_name(delta) == "AURC / Cmax *"
+    assert delta.shown == (delta.left_compared, delta.right_compared) != (delta.left, delta.right)
+    frame = comparison.to_frame()
+    found = (frame["right_value"] - frame["left_value"]).tolist()
+    assert found == pytest.approx(frame["delta"].tolist())
+
+
+def test_a_margin_prints_the_two_sided_verdict() -> None:
+    run = answers("+" * 150 + "-" * 50)
+    same = compare_runs({"a": run, "b": run}, CompareOptions(("accuracy",), margin=0.05))
+    assert margin_words(delta_of(same, "accuracy")) == "equivalent (margin 0.05)"
+    worse = {"a": answers("+" * 200), "b": answers("+" * 100 + "-" * 100)}
+    found = delta_of(compare_runs(worse, CompareOptions(("accuracy",), margin=0.05)), "accuracy")
+    assert found.to_dict(0.95)["margin_verdict"] == "worse"
 
 
 def test_parameters_of_a_metric_are_those_it_was_scored_with() -> None:
@@ -207,7 +270,7 @@ def test_abstaining_at_random_does_not_look_better() -> None:
 
 def test_a_run_equals_itself() -> None:
     run = result_of(invented_rows())
-    comparison = compare_runs({"a": run, "b": run}, QUICK)
+    comparison = compare_runs({"a": run, "b": run}, CompareOptions(KEYS, n_permutations=399))
     for delta in comparison.pairs[0].deltas.values():
         assert delta.delta == 0
         assert delta.p_value == 1
@@ -455,10 +518,10 @@ def test_bad_requests_are_refused_in_one_sentence(
 def test_a_comparison_without_areas_agrees_with_one_that_has_them() -> None:
     runs = {"a": result_of(invented_rows()), "b": result_of(invented_rows(skill=0.8))}
     few = compare_runs(runs, CompareOptions(("accuracy", "brier_score"), 1000)).pairs[0].deltas
-    all_of_them = compare_runs(runs, CompareOptions(n_permutations=1000)).pairs[0].deltas
+    more = compare_runs(runs, CompareOptions(KEYS, n_permutations=1000)).pairs[0].deltas
     for key, delta in few.items():
-        assert delta.interval == all_of_them[key].interval
-        assert delta.p_value == all_of_them[key].p_value
+        assert delta.p_value == more[key].p_value
+        assert delta.p_adjusted <= more[key].p_adjusted
 
 
 def test_figures_of_the_disease_are_compared_where_they_are_named() -> None:
@@ -482,7 +545,7 @@ def test_the_risk_in_force_and_a_mixture_of_patients_are_said_first() -> None:
         run.suite_description["deferral"] = {"risk": 0.1}
         run.scores_by_source = {"real": run.metric_scores, "synthetic": run.metric_scores}
     words = heading(compare_runs(runs, QUICK))
-    assert words.count("another answer has a probability of 0.1 or more") == 1
+    assert words.count("wrong with a probability of 0.1 or more") == 1
     assert words.count("is over real and synthetic patients") == 2
     assert warned(runs["a"]) == ["2 not evaluated", "real and synthetic patients together"]
 

@@ -131,7 +131,7 @@ def test_the_table_comes_back_as_the_same_rows(
 def test_an_inspect_log_comes_back_as_the_same_rows(saved: Path, tmp_path: Path) -> None:
     path = tmp_path / "log.json"
     assert krisis("export", saved, "--to", "inspect", "-o", path).exit_code == 0
-    options = ImportOptions(confidence="score:krisis.confidence", cluster="cluster_id")
+    options = ImportOptions(confidence="score:krisis.confidence", patient="cluster_id")
     back = read_file(path, "inspect", options).taken.rows
     given = sorted(ROWS, key=lambda row: row.metadata.get("sample_index", 0))
     assert rows_fingerprint(back) == rows_fingerprint(given)

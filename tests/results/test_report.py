@@ -159,20 +159,53 @@ def test_deferral_is_shown_by_kind_by_prior_and_by_reason_with_the_risk_in_force
     counts = details["by_reason"]["child"]
     cells = line_of(document, "child")
     assert (cells["due"], cells["deferred"]) == (counts["n_due"], counts["n_deferred"])
-    sentence = "A case is to be deferred when another answer has a probability of 0.2 or more"
+    sentence = "A case should be deferred if the best answer is wrong with a probability of 0.2"
     assert sentence in said(document)
     page = report_html(build_report(result))
     for words in (sentence, "due by a rule", "Reasons for deferral", "Truth against answer"):
         assert words in page
 
 
+def test_rules_are_shown_as_a_checklist_apart_from_what_was_due() -> None:
+    child, plain = {"rules": ["child"]}, {"rules": []}
+    due, safe = (
+        {"should_abstain": flag, "abstain_reasons": [], "deferral_kind": None}
+        for flag in (True, False)
+    )
+    rows = [
+        EvaluationResult(None, 1, True, metadata=safe | child),  # follows a rule, needlessly
+        EvaluationResult(1, 1, metadata=safe | child),
+        EvaluationResult(None, 1, True, metadata=due | plain),  # follows none, and is due
+        EvaluationResult(0, 1, metadata=safe | plain),
+    ]
+    result = result_of(rows)
+    lines = format_report(result).splitlines()
+    cells = {line[:8].strip(): line[8:].split() for line in lines if line[:5] in RULE_LINES}
+    assert cells == {
+        "child": ["2", "1", "0.5000", "1", "1"],
+        "any rule": ["2", "1", "0.5000", "1", "1"],
+        "no rule": ["2", "1", "0.5000", "1", "0"],
+    }
+    said = "Rules are a checklist, not the truth: 1 of 2 deferrals follow a rule."
+    assert any(line.startswith(said) for line in lines)
+    page = report_html(build_report(result))
+    assert "Rules, a checklist" in page
+    assert said in page
+    without = format_report(result_of([EvaluationResult(1, 1, metadata=safe | plain)]))
+    assert "checklist" not in without
+
+
+RULE_LINES = ("child", "any r", "no ru")
+
+
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
-        ({"risk": 0.1234}, "a probability of 0.1234 or more,"),
-        ({"risk": 0.9999}, "a probability of 0.9999 or more,"),
-        ({"risk": 0.000012}, "a probability of 0.000012 or more,"),
+        ({"risk": 0.1234}, "a probability of 0.1234 or more."),
+        ({"risk": 0.9999}, "a probability of 0.9999 or more."),
+        ({"risk": 0.000012}, "a probability of 0.000012 or more."),
         ({"margin_ml_min": 2.5}, "within 2.5 mL/min/1.73 m² of a limit of the categories."),
+        ({"risk": 0.2, "words": "Defer what is not known."}, "Defer what is not known."),
     ],
 )
 def test_the_figure_of_the_deferral_rule_is_printed_with_all_its_digits(

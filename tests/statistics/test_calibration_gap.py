@@ -19,7 +19,11 @@ from krisis.statistics.calibrated_bins import (
     null_gap,
     residual_correlation,
 )
-from krisis.statistics.calibration_gap import calibration_gap_interval
+from krisis.statistics.calibration_gap import (
+    calibration_gap_interval,
+    mean_gap,
+    root_mean_square_gap,
+)
 from krisis.statistics.shares import share_interval
 
 
@@ -54,33 +58,37 @@ def error(right, confidence, index) -> float:
     return total / right.size
 
 
-def slow_inversion(data: BinnedAnswers, *, correlation: float, n_draws: int, grid) -> list[float]:
-    """Redraw every row for every candidate, and look where the observed error stops to surprise."""
+def slow_inversion(data: BinnedAnswers, *, effect: float, n_draws: int, grid) -> list[float]:
+    """Draw every row of every bin for every candidate, and look where T₀ stops to surprise."""
     rng = np.random.default_rng(99)
     observed = error(data.right, data.confidence, data.bin)
-    gap, mean = np.zeros(11), np.zeros(11)
-    for b in set(data.bin):
-        at = data.bin == b
-        mean[b] = data.confidence[at].mean()
-        gap[b] = data.right[at].mean() - mean[b]
+    used = sorted(set(data.bin.tolist()))
+    at = [data.bin == b for b in used]
+    mean = [data.confidence[rows].mean() for rows in at]
+    gap = [data.right[rows].mean() - c for rows, c in zip(at, mean, strict=True)]
     share, value = [], []
     for t in grid:
-        accuracy = np.clip(mean + t * gap / observed, 0, 1)[data.bin]
-        redrawn = [
-            error(alike(rng, accuracy, data.unit, correlation), data.confidence, data.bin)
-            for _ in range(n_draws)
+        accuracy = [
+            min(1.0, max(0.0, c + t * g / observed)) for c, g in zip(mean, gap, strict=True)
         ]
-        share.append(np.mean([(e > observed) + (e == observed) / 2 for e in redrawn]))
-        value.append(np.mean(np.abs(accuracy - mean[data.bin])))
+        redrawn = np.zeros(n_draws)
+        for rows, c, a in zip(at, mean, accuracy, strict=True):
+            n = max(1, round(rows.sum() / effect))
+            hits = (rng.random((n, n_draws)) < a).mean(axis=0)
+            redrawn += rows.mean() * np.abs(hits - c)
+        same = np.isclose(redrawn, observed, rtol=0, atol=1e-12)
+        share.append(np.mean((redrawn > observed) & ~same) + same.mean() / 2)
+        value.append(sum(r.mean() * abs(a - c) for r, a, c in zip(at, accuracy, mean, strict=True)))
     return [float(np.interp(p, np.maximum.accumulate(share), value)) for p in (0.025, 0.5, 0.975)]
 
 
-def test_the_limits_are_those_of_redrawing_every_row_for_every_candidate():
-    data = sample(4, 25, 4, bias=0.25)
+@pytest.mark.parametrize(("n_patients", "n_rows"), [(120, 1), (40, 5)])
+def test_the_limits_are_those_of_drawing_every_bin_for_every_candidate(n_patients, n_rows):
+    data = sample(4, n_patients, n_rows, bias=0.25)
     errors = data.errors(prior_icc=0.5, level=0.95)
     found = calibration_gap_interval(data, options=BootstrapOptions(n_resamples=4000))
-    grid = np.linspace(0, 0.6, 25)
-    slow = slow_inversion(data, correlation=errors.correlation, n_draws=400, grid=grid)
+    effect = errors.design_effect * errors.student_factor**2
+    slow = slow_inversion(data, effect=effect, n_draws=4000, grid=np.linspace(0, 0.6, 61))
     assert found.interval.low == pytest.approx(slow[0], abs=0.02)
     assert found.debiased == pytest.approx(slow[1], abs=0.015)
     whole = share_interval(data.per_unit(data.right), data.per_unit())
@@ -90,34 +98,21 @@ def test_the_limits_are_those_of_redrawing_every_row_for_every_candidate():
     assert found.interval.method == "test_inversion"
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("accuracy", [0.5, 0.95])
-def test_the_correlation_of_copied_uniforms_is_the_one_asked_for(correlation, accuracy):
-    unit = np.repeat(np.arange(2000), 2)
-    uniform = calibration_gap.uniforms(np.random.default_rng(0), unit, 100, correlation)
-    right = (uniform < accuracy).reshape(2000, 2, 100)
-    first, second = right[:, 0].ravel(), right[:, 1].ravel()
-    assert right.mean() == pytest.approx(accuracy, abs=0.005)
-    assert np.corrcoef(first, second)[0, 1] == pytest.approx(correlation, abs=0.02)
+def test_rows_of_one_patient_count_for_fewer():
+    """The same answers of 20 patients with 8 rows, alike within them, and of 160 patients."""
+    together = sample(6, 20, 8, bias=0.1, correlation=0.8)
+    apart = BinnedAnswers(together.confidence, together.right, together.bin, np.arange(160))
+    widths = [
+        one.high - one.low
+        for one in (calibration_gap_interval(d).interval for d in (together, apart))
+    ]
+    assert widths[0] > 1.3 * widths[1]
 
 
-def test_counting_below_rising_and_falling_limits():
-    uniform = np.random.default_rng(0).random((30, 7))
-    for limits in (np.array([0.0, 0.2, 0.2, 0.9, 1.0]), np.array([1.0, 0.5, 0.5, 0.0])):
-        slow = [[(column < limit).sum() for column in uniform.T] for limit in limits]
-        assert calibration_gap._counts_below(uniform, limits).tolist() == slow
-
-
-@pytest.mark.parametrize("n_rows", [1, 8])
-def test_many_rows_are_drawn_as_normal_with_the_same_result(monkeypatch, n_rows):
-    data = sample(6, 1600 // n_rows, n_rows, bias=0.05, correlation=0.2)
-    every = calibration_gap_interval(data, options=BootstrapOptions(n_resamples=4000))
-    monkeypatch.setattr(calibration_gap, "_MOST_REDRAWN", 100)
-    normal = calibration_gap_interval(data, options=BootstrapOptions(n_resamples=4000))
-    width = every.interval.high - every.interval.low
-    assert normal.interval.low == pytest.approx(every.interval.low, abs=0.05 * width)
-    assert normal.interval.high == pytest.approx(every.interval.high, abs=0.05 * width)
-    assert normal.debiased == pytest.approx(every.debiased, abs=0.05 * width)
+def test_the_root_mean_square_weighs_large_gaps_more():
+    share, gap = np.array([0.5, 0.5]), np.array([[0.3], [-0.1]])
+    assert mean_gap(share, gap).tolist() == pytest.approx([0.2])
+    assert root_mean_square_gap(share, gap).tolist() == pytest.approx([math.sqrt(0.05)])
 
 
 def test_no_gap_and_no_error_is_no_certainty():

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.isotonic import IsotonicRegression
 
+from krisis.statistics import corp
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import BinnedAnswers
 from krisis.statistics.corp import isotonic_band, recalibrated
@@ -56,3 +57,14 @@ def test_the_band_holds_calibrated_curves_and_widens_with_alike_rows() -> None:
     alike = answers(level, place, np.arange(200) // 8)
     wider = isotonic_band(alike, options=BootstrapOptions(n_resamples=400), prior_icc=1.0)
     assert (wider[1] - wider[0]).mean() > (high - low).mean()
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("accuracy", [0.5, 0.95])
+def test_the_correlation_of_copied_uniforms_is_the_one_asked_for(correlation, accuracy):
+    unit = np.repeat(np.arange(2000), 2)
+    uniform = corp._uniforms(np.random.default_rng(0), unit, 100, correlation)
+    right = (uniform < accuracy).reshape(2000, 2, 100)
+    first, second = right[:, 0].ravel(), right[:, 1].ravel()
+    assert right.mean() == pytest.approx(accuracy, abs=0.005)
+    assert np.corrcoef(first, second)[0, 1] == pytest.approx(correlation, abs=0.02)

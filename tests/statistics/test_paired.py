@@ -17,6 +17,7 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import (
+    margin_verdict,
     non_inferior,
     paired_inference,
     studentised,
@@ -201,29 +202,52 @@ def test_exchanges_on_which_a_metric_is_undefined_speak_against_its_difference()
     assert found.adjusted_p_value[1] == pytest.approx(1 / 1000)
 
 
-def slow_step_down(observed, permuted, p_value):
-    order = np.argsort(-observed)
-    running, adjusted = 0.0, np.empty(len(observed))
-    for place, metric in enumerate(order):
-        rest = order[place:]
-        n_reaching = sum(
-            permuted[rest, b].max() >= observed[metric] for b in range(permuted.shape[1])
-        )
-        running = max(running, p_value[metric], (1 + n_reaching) / (1 + permuted.shape[1]))
-        adjusted[metric] = running
-    return adjusted
-
-
-def test_the_adjusted_p_values_are_those_of_westfall_and_young():
+@pytest.mark.parametrize("n_comparisons", [1, 3])
+def test_the_adjusted_p_values_and_joint_intervals_are_those_of_the_largest_statistic(
+    n_comparisons,
+):
     rng = np.random.default_rng(2)
-    for _ in range(20):
+    seen = set()
+    for _ in range(60):
         shared = rng.normal(size=199)
         permuted = np.abs(0.8 * shared + 0.6 * rng.normal(size=(4, 199)))
-        observed = np.abs(rng.normal(1.5, 1, 4))
-        found = paired_inference(observed, np.ones(4), permuted, degrees_of_freedom=1e6)
-        slow = slow_step_down(observed, permuted, found.p_value)
-        assert found.adjusted_p_value == pytest.approx(slow)
-        assert (found.adjusted_p_value >= found.p_value).all()
+        observed = np.abs(rng.normal(1.5, 1.2, 4))
+        found = paired_inference(
+            observed,
+            np.ones(4),
+            permuted,
+            degrees_of_freedom=1e6,
+            largest=100.0,
+            joint=True,
+            n_comparisons=n_comparisons,
+        )
+        for m in range(4):
+            n_reaching = sum(permuted[:, b].max() >= observed[m] for b in range(199))
+            slow = n_comparisons * max(found.p_value[m], (1 + n_reaching) / 200)
+            assert found.adjusted_p_value[m] == pytest.approx(min(1.0, slow))
+            # One level: 0 is outside the interval exactly where the adjusted p is at most 0.05.
+            shown = not found.low[m] <= 0 <= found.high[m]
+            assert shown == (found.adjusted_p_value[m] <= 0.05)
+            seen.add(shown)
+        alone = paired_inference(observed, np.ones(4), permuted, degrees_of_freedom=1e6)
+        assert (found.multiplier >= alone.multiplier).all()
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.01, 0.2, "better"),
+        (-0.2, -0.01, "worse"),
+        (-0.04, 0.04, "equivalent"),
+        (-0.04, 0.06, "non-inferior"),
+        (-0.06, 0.04, "cannot tell"),
+        (math.nan, math.nan, "cannot tell"),
+    ],
+)
+def test_a_margin_has_five_verdicts(low, high, expected):
+    assert margin_verdict(Interval(low, high), 0.05, "higher") == expected
+    assert margin_verdict(Interval(-high, -low), 0.05, "lower") == expected
 
 
 def test_a_metric_without_standard_error_is_decided_by_its_exchanges_alone():

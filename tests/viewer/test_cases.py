@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
+from krisis.viewer.indexing import BeingIndexed, Job
 from tests.invented_runs import TASK, invented_rows, result_of, write_run
 from tests.test_no_leak import TABLES
 from tests.viewer.conftest import Site
@@ -30,7 +31,6 @@ from krisis.metrics.partition import deferral_cell, verdict
 from krisis.results.account import TaskFacts
 from krisis.results.export import csv_text, tidy_table
 from krisis.viewer.catalogue import Catalogue, LoadedRun
-from krisis.viewer.indexing import BeingIndexed, Job
 from krisis.viewer.pages import case
 from krisis.viewer.pages.cases import PRESETS, parse_filter, positions_of, query_of
 from krisis.viewer.row_index import RowFilter

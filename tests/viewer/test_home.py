@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from krisis.results.journal import CallTotals, Journal
+from krisis.results.journal_reading import JournalTail
 from tests.invented_runs import ANSWERS, edited_line, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, Watched, eventually
 
 from krisis.metrics.base import Rows
 from krisis.outcomes import OUTCOMES
-from krisis.results.journal import Journal, Spent
-from krisis.results.journal_reading import JournalTail
 
 
 def described(result: Any, **words: str) -> Any:
@@ -193,7 +193,7 @@ def test_the_tail_of_a_journal_tells_failures_tokens_cost_and_rate(tmp_path: Pat
     first = json.loads(path.read_bytes().splitlines()[-1])
     path.unlink()
     journal = Journal(path, price={"input_per_million": 2.0, "output_per_million": 10.0})
-    journal.note_spent(Spent(n_calls=1, n_retries=2, lost_input_tokens=1000))
+    journal.note_spent(CallTotals(n_calls=1, n_retries=2, lost_input_tokens=1000))
     journal.close()
     spent = {"n_calls": 1, "input_tokens": 4000, "output_tokens": 200}
     failed = first["row"] | {"outcome": "not_evaluated", "error": "x", "failure_class": "timeout"}

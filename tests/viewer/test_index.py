@@ -20,6 +20,8 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from benchmarks.viewer import Server, write_long_run
+from krisis.results.journal_lines import sealed
+from krisis.viewer.long_runs import LongRun, build
 from tests.invented_runs import edited_line, invented_rows, result_of, write_run
 from tests.viewer.conftest import Answer, Site
 
@@ -28,7 +30,6 @@ from krisis.reporting import report
 from krisis.reporting.figure import Figure
 from krisis.reporting.report import report_html
 from krisis.results import loading
-from krisis.results.journal_lines import sealed
 from krisis.results.loading import load_result
 from krisis.results.rows import row_to_dict
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -36,7 +37,6 @@ from krisis.viewer import catalogue as catalogue_module
 from krisis.viewer import entries, indexing, long_runs, stored_columns
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.index import index_folder
-from krisis.viewer.long_runs import LongRun, build
 from krisis.viewer.row_index import RowFilter
 
 

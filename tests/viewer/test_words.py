@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from krisis.viewer.stored_columns import found_texts
+from krisis.viewer.words import END, Words, WordWriter, sought
 
 from krisis.metrics.base import EvaluationResult
 from krisis.viewer import stored_columns, words
 from krisis.viewer.row_index import RowFilter, RowIndex
-from krisis.viewer.stored_columns import found_texts
-from krisis.viewer.words import END, Words, WordWriter, sought
 
 TEXTS = [
     "case-01\nno\nthe egfr is 43.2, near the threshold",

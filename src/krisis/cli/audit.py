@@ -65,7 +65,7 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of permutations a
     "krisis audit runs/RUN --agreement reader_1,reader_2",
 )
 def audit(
-    run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
+    run: Annotated[Path, typer.Argument(help="A run, a saved result or a run file.")],
     by: By = "",
     threshold: ThresholdOption = None,
     coverage: CoverageOption = None,

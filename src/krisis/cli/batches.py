@@ -19,14 +19,12 @@ from krisis.execution.config import RunConfig
 from krisis.execution.options import batch_api_of
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonObject, dumps
-from krisis.results.journal import Journal
-from krisis.results.journal_reading import JournalContents, read_journal
-from krisis.results.lock import RunLock
-from krisis.results.provider_batches import ProviderBatch, unsettled
-from krisis.results.store import RunDirectory, read_manifest
+from krisis.runs.provider_batches import ProviderBatch, unsettled
+from krisis.runs.read import RunContents, open_run
+from krisis.runs.write import RunWriter
 
 app = new_app("List, await, collect or cancel the provider batches of a run.")
-_RUN = typer.Argument(..., help="A run directory.")
+_RUN = typer.Argument(..., help="A run.")
 _POLL = typer.Option(None, "--poll-seconds", help="First pause between two looks, in seconds.")
 
 
@@ -37,16 +35,16 @@ def list_batches(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List the provider batches of a run; the provider is asked about those that are open."""
-    config, journal = _read(run, trust)
-    found = asyncio.run(_states(batch_api_of(backend_of(config)), journal))
+    config, found = _read(run, trust)
+    states = asyncio.run(_states(batch_api_of(backend_of(config)), found))
     if as_json:
-        echo_json(dumps({"run": str(run), "provider_batches": found}))
+        echo_json(dumps({"run": str(run), "provider_batches": states}))
         return
-    for one in found:
+    for one in states:
         counted = f"{one['n_requests']} requests, {one['n_without_row']} without a row"
         name = one["batch_id"] or f"(marker {one['marker']})"
         typer.echo(f"{one['submitted_at']}  {name}  {one['state']}  {counted}")
-    if not found:
+    if not states:
         typer.echo(f"{run} has no provider batches")
 
 
@@ -68,29 +66,31 @@ def cancel(run: Path = _RUN, trust: bool = TRUST_OPTION) -> None:
 
     One that the provider no longer knows is given up, and its records are asked again by a resume.
     """
-    config, journal = _read(run, trust)
+    config, _ = _read(run, trust)
     api = batch_api_of(backend_of(config))
-    lock = RunLock(run)  # nobody may submit or collect meanwhile
+    with open_run(run) as opened:
+        description = opened.description
+    writer = RunWriter.resume(run, description, ())  # nobody may submit or collect meanwhile
     try:
-        _, journal = _read(run, trust)
-        for batch in journal.provider_batches.open:
-            typer.echo(asyncio.run(_cancelled(api, batch, journal, run)))
+        _, found = _read(run, trust)
+        open_batches = found.provider_batches.open
+        for batch in open_batches:
+            typer.echo(asyncio.run(_cancelled(api, batch, found, writer)))
     finally:
-        lock.release()
-    if not journal.provider_batches.open:
+        writer.close()
+    if not open_batches:
         typer.echo(f"{run} has no open provider batches")
         return
     typer.echo(f"to collect what was answered, type: krisis batches wait {run}")
 
 
-def _read(run: Path, trust: bool) -> tuple[RunConfig, JournalContents]:
+def _read(run: Path, trust: bool) -> tuple[RunConfig, RunContents]:
     config = stored_config(run, {"batch": True}, trust=trust)
-    if not read_manifest(run).config.get("batch"):
-        journal = read_journal(RunDirectory(run).rows)
-        if not journal.provider_batches.batches:
+    with open_run(run) as opened:
+        found = opened.contents()
+        if not opened.description.config.get("batch") and not found.provider_batches.batches:
             raise InvalidFile(f"{run} asks in ordinary calls: it has no provider batches")
-        return config, journal
-    return config, read_journal(RunDirectory(run).rows)
+    return config, found
 
 
 def _take_up(run: Path, trust: bool, *, wait: bool, poll_seconds: float | None = None) -> None:
@@ -100,7 +100,7 @@ def _take_up(run: Path, trust: bool, *, wait: bool, poll_seconds: float | None =
     write_run_file(config, [carry_out(config, recorder, submit=False, wait=wait)])
 
 
-async def _states(api: BatchApi, journal: JournalContents) -> list[JsonObject]:
+async def _states(api: BatchApi, found: RunContents) -> list[JsonObject]:
     try:
         return [
             {
@@ -109,9 +109,9 @@ async def _states(api: BatchApi, journal: JournalContents) -> list[JsonObject]:
                 "submitted_at": _minute(batch.intended_at),
                 "state": await _state(api, batch),
                 "n_requests": len(batch.requests),
-                "n_without_row": len(unsettled(batch, journal.rows)),
+                "n_without_row": len(unsettled(batch, found.rows)),
             }
-            for batch in journal.provider_batches.batches.values()
+            for batch in found.provider_batches.batches.values()
         ]
     finally:
         await api.close()
@@ -129,20 +129,18 @@ async def _state(api: BatchApi, batch: ProviderBatch) -> str:
 
 
 async def _cancelled(
-    api: BatchApi, batch: ProviderBatch, journal: JournalContents, run: Path
+    api: BatchApi, batch: ProviderBatch, found: RunContents, writer: RunWriter
 ) -> str:
     if not batch.batch_id:
-        return f"marker {batch.marker}: its submission is not confirmed; type: krisis resume {run}"
+        again = f"type: krisis resume {writer.path}"
+        return f"marker {batch.marker}: its submission is not confirmed; {again}"
     try:
         await api.cancel(batch.batch_id)
     except BackendError as error:
         if error.status != 404:
             return f"{batch.batch_id}: not cancelled: {error}"
-        again = list(map(list, unsettled(batch, journal.rows)))
-        line = batch.line("closed", end="given_up", again=again, calls={})
-        writer = Journal(RunDirectory(run).rows)
-        writer.note_provider_batch(line)
-        writer.close()
+        batch.end, batch.again = "given_up", tuple(unsettled(batch, found.rows))
+        writer.note_provider_batch(batch)
         return f"{batch.batch_id}: the provider does not know it; given up"
     finally:
         await api.close()

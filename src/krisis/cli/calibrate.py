@@ -23,7 +23,7 @@ app = new_app()
 )
 def calibrate(
     input_: Path = typer.Option(
-        ..., "--input", help="A PHQ-8 run file, a krisis run directory or a krisis result."
+        ..., "--input", help="A PHQ-8 run file, a krisis run or a krisis result."
     ),
     output: Path = typer.Option(..., "--output", "-o", help="The artifact to write (JSON)."),
     mode: str | None = typer.Option(None, "--mode", help="Experiment of the run file."),

@@ -32,7 +32,7 @@ def announce(sentence: str) -> None:
 def carry_out(
     config: RunConfig, recorder: Recorder, *, submit: bool = True, wait: bool = True
 ) -> Path:
-    """Run, print the report, and end with a code that says how it went, or the run's folder.
+    """Run, print the report, and end with a code that says how it went, or the run.
 
     ``submit`` and ``wait`` say how far to go with provider batches.
     """
@@ -58,7 +58,7 @@ def carry_out(
     if result.attrition.n_sent or not isinstance(result.stop, Detached | Interrupted):
         print_document(result.document())
     _conclude(result)
-    return Path(result.provenance.run_directory or config.out)
+    return Path(result.provenance.run_file or config.out)
 
 
 def even_repeats(repeats: int) -> str:
@@ -79,7 +79,7 @@ def write_run_file(config: RunConfig, runs: list[Path]) -> None:
 
 
 def _conclude(result: BenchmarkResult) -> None:
-    run, counts, stop = result.provenance.run_directory, result.attrition, result.stop
+    run, counts, stop = result.provenance.run_file, result.attrition, result.stop
     typer.echo(f"\nRun:     {run}")
     if isinstance(stop, Detached):
         typer.echo(
@@ -102,8 +102,8 @@ def _conclude(result: BenchmarkResult) -> None:
             raise typer.Exit(stop.exit_code or 1)
     if counts.n_lost and not counts.n_answered:
         raise RunFailed(
-            f"no record was answered ({', '.join(counts.parts()[1:])}); see the errors in "
-            f"{run}/rows.jsonl, then type: krisis resume {run} --failed"
+            f"no record was answered ({', '.join(counts.parts()[1:])}); the report shows the "
+            f"errors; to ask again, type: krisis resume {run} --failed"
         )
 
 

@@ -17,6 +17,7 @@ from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
 from krisis.decisions.verify import verification_json, verification_lines, verify_run
+from krisis.display import spelled_out
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, read_object, write_text
 from krisis.metrics.items import RunItems
@@ -87,7 +88,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not sentences.
     "krisis certify --verify certificate.json runs/NEW",
 )
 def certify(
-    run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
+    run: Annotated[Path, typer.Argument(help="A run, a saved result or a run file.")],
     risk: Bound = None,
     delta: Delta = None,
     method: MethodName = "",
@@ -136,7 +137,7 @@ def certify(
     if as_json:
         echo_json(text)
     else:
-        typer.echo("\n".join(certificate_lines(certificate)))
+        typer.echo("\n".join(map(spelled_out, certificate_lines(certificate))))
     if output is not None:
         typer.echo(f"wrote {output}", err=as_json)
     if all(part.threshold is None for part in certificate.parts):
@@ -165,7 +166,7 @@ def _verify(
     if as_json:
         echo_json(dumps(verification_json(found)))
     else:
-        typer.echo("\n".join(verification_lines(found)))
+        typer.echo("\n".join(map(spelled_out, verification_lines(found))))
     raise typer.Exit(1 if found.verdict == "broken" else 0)
 
 

@@ -31,7 +31,7 @@ app = new_app()
     "krisis check runs/RUN --gate gate.yaml --junit check.xml",
 )
 def check(
-    run: Path = typer.Argument(..., help="A run directory or a saved result."),
+    run: Path = typer.Argument(..., help="A run or a saved result."),
     require: list[str] = typer.Option(
         [], "--require", help="Such as 'accuracy >= 0.85' or 'lower(accuracy) >= 0.8'; repeatable."
     ),

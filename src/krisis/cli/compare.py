@@ -32,7 +32,7 @@ app = new_app()
     "krisis compare runs/A runs/B --primary accuracy --margin accuracy=0.05",
 )
 def compare(
-    runs: list[Path] = typer.Argument(..., help="Two or more run directories or saved results."),
+    runs: list[Path] = typer.Argument(..., help="Two or more runs or saved results."),
     metric: list[str] = typer.Option(
         [], "--metric", "-m", help="Only this metric or bundle; repeatable. Fewer tests."
     ),

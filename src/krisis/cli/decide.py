@@ -44,7 +44,8 @@ from krisis.metrics.items import RunItems, Source
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
+from krisis.runs.places import is_run_file
 
 app = new_app()
 
@@ -120,7 +121,7 @@ DefaultAction = Annotated[
     "krisis decide runs/RUN --reader-accuracy 0.9",
 )
 def decide(
-    run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
+    run: Annotated[Path, typer.Argument(help="A run, a saved result or a run file.")],
     cost: Cost = None,
     write_cost: WriteCost = None,
     confidence: Confidence = "",
@@ -268,9 +269,9 @@ def own_baselines(run: Path) -> dict[str, RunItems]:
     Of suites that are registered only, and without files that a stranger's run names: looking at
     a run executes and reads nothing else.
     """
-    if kind_of(run) not in ("run directory", "saved result"):
+    if kind_of(run) not in ("run", "saved result"):
         return {}  # other files keep no baselines
-    result = load_run(run) if run.is_dir() else BenchmarkResult.load(run)
+    result = load_run(run) if is_run_file(run) else BenchmarkResult.load(run)
     config = result.provenance.config
     if not (result.baselines and config.get("suite") in registry.names("suites")):
         return {}

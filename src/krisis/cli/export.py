@@ -15,24 +15,30 @@ from krisis.json_values import dumps, write_text
 from krisis.results.base import BenchmarkResult
 from krisis.results.export import (
     TidyTable,
+    csv_line,
     csv_text,
     dictionary_text,
+    guarded,
     jsonl_text,
     tidy_table,
     write_parquet,
 )
 from krisis.results.inspect_log import inspect_log
 from krisis.results.loading import load_result, with_rows
+from krisis.runs.read import open_run
+from krisis.runs.schema import SUFFIX
 
 app = new_app()
 
-Kind = Literal["csv", "jsonl", "parquet", "inspect", "run-file"]
+Kind = Literal["csv", "jsonl", "parquet", "inspect", "run-file", "krisis", "not-taken"]
 _SUFFIX: dict[Kind, str] = {
     "csv": ".csv",
     "jsonl": ".jsonl",
     "parquet": ".parquet",
     "inspect": ".inspect.json",
     "run-file": ".json",
+    "krisis": ".copy.krisis",
+    "not-taken": ".not-taken.csv",
 }
 
 
@@ -46,14 +52,14 @@ _SUFFIX: dict[Kind, str] = {
 def export(
     runs: list[Path] = typer.Argument(
         ...,
-        help="A run directory or a saved result (JSON); with --to run-file one run directory for "
-        "each mode.",
+        help="A run or a saved result (JSON); with --to run-file one run for each mode.",
     ),
     kind: Kind = typer.Option(
         ...,
         "--to",
-        help="csv, jsonl, parquet, inspect (a log of inspect_ai), or run-file (the format of the "
-        "suite, where it has one).",
+        help="csv, jsonl, parquet, inspect (a log of inspect_ai), run-file (the format of the "
+        "suite, where it has one), krisis (a copy of the run, also of one that goes on), or "
+        "not-taken (the rows that an import left out).",
     ),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="The file to write; else in this folder, named after the run."
@@ -61,7 +67,8 @@ def export(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace older files."),
 ) -> None:
     """Write one line per asking with a data dictionary, a log of Inspect, or a run file."""
-    path = output or Path(f"{runs[0].resolve().name.removesuffix('.json')}{_SUFFIX[kind]}")
+    named = runs[0].resolve().name.removesuffix(".json").removesuffix(SUFFIX)
+    path = output or Path(f"{named}{_SUFFIX[kind]}")
     if kind == "run-file":
         write_beside(runs, path, overwrite=overwrite)
         typer.echo(f"wrote {path}")
@@ -70,6 +77,10 @@ def export(
     if len(runs) > 1:
         raise InvalidValue(f"--to {kind} takes one run, not {len(runs)}; export each by itself")
     run = runs[0]
+    if kind in ("krisis", "not-taken"):
+        _copy(run, kind, path, overwrite=overwrite)
+        typer.echo(f"wrote {path}")
+        return
     result = with_rows(load_result(run), run)
     warn_of_damage([result])
     table = tidy_table(result)
@@ -82,6 +93,17 @@ def export(
         write_text(file, text, overwrite=True)
     n_rows = len(result.evaluation_results)
     typer.echo(f"wrote {n_rows} rows to {' and '.join(map(str, (path, *texts)))}")
+
+
+def _copy(run: Path, kind: Kind, path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise InvalidFile(f"{path} exists already; choose another name or give --overwrite")
+    with open_run(run) as opened:
+        if kind == "krisis":
+            opened.copy_to(path)
+            return
+        lines = [("place", "reason"), *opened.not_taken()]
+    write_text(path, "".join(csv_line(guarded(line)) for line in lines), overwrite=True)
 
 
 def _dictionary(path: Path) -> Path:

@@ -47,12 +47,15 @@ def import_run(
     failed: str = typer.Option("", help="Column that says whether or why there is no answer."),
     record_id: str = typer.Option("", "--id", help="Column of the record's id."),
     repeat: str = typer.Option("", help="Column that counts the askings of a record from 1."),
-    cluster: str = typer.Option("", help="Column or metadata key of the patient."),
+    patient: str = typer.Option("", help="Column or metadata key of the patient."),
     should_defer: str = typer.Option("", help="Column or metadata key of the deferral label."),
     group: list[str] = typer.Option([], help="Column or key to break results down by; repeatable."),
     answers: str = typer.Option("", help="All answers, as 0=no,1=yes; a right answer must be one."),
     ordinal: bool = typer.Option(False, "--ordinal", help="The answers are in their order."),
     positive: str | None = typer.Option(None, help="The answer whose sensitivity is reported."),
+    price: float | None = typer.Option(
+        None, help="Cost of one deferral relative to one wrong answer (0.2 = a fifth)."
+    ),
     abstain_answer: list[str] = typer.Option(
         [], help="An answer, or the words of an option, that means abstaining; repeatable."
     ),
@@ -82,7 +85,7 @@ def import_run(
         print_document(result.document())
         if one.taken.n_unread:
             typer.echo(one.taken.reading_words)
-        typer.echo(f"Run: {result.provenance.run_directory}")
+        typer.echo(f"Run: {result.provenance.run_file}")
 
 
 def _options(columns: Path | None, given: JsonObject) -> ImportOptions:

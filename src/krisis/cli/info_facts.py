@@ -29,7 +29,7 @@ _FLAGS = {
 }
 # Of more records than this, the patients are not counted.
 _MOST_COUNTED = 100_000
-# What every suite understands, and where it is left out because the suite has no use for it.
+# What every suite understands, and where it is left out because the suite does not support it.
 _SHARED = ("seed", "n_synthetic", "test_size", "features")
 _KIND = "krisis.info"
 _OTHER_KINDS: tuple[registry.Kind, ...] = ("backends", "metrics", "bundles")

@@ -39,9 +39,7 @@ app = new_app()
     "krisis report runs/RUN --audit",
 )
 def report(
-    runs: list[Path] = typer.Argument(
-        ..., metavar="RUN", help="A run directory or a saved result (JSON)."
-    ),
+    runs: list[Path] = typer.Argument(..., metavar="RUN", help="A run or a saved result (JSON)."),
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
     figures: Path | None = typer.Option(
         None, "--figures", help="Also write every chart as SVG, PNG and CSV into this folder."

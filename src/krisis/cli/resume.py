@@ -16,7 +16,7 @@ from krisis.execution.grid import SweepFolder
 from krisis.execution.recorder import Recorder
 from krisis.execution.trust import TRUST, note_own, require_own
 from krisis.json_values import JsonObject, JsonValue
-from krisis.results.store import read_manifest
+from krisis.runs.load import read_description
 
 app = new_app()
 TRUST_OPTION = typer.Option(
@@ -25,7 +25,7 @@ TRUST_OPTION = typer.Option(
 
 
 def resume(
-    run: Path = typer.Argument(..., help="A run directory, or the folder of a sweep."),
+    run: Path = typer.Argument(..., help="A run, or the folder of a sweep."),
     failed: bool = typer.Option(
         False, "--failed", help="Ask records that were not evaluated again as well."
     ),
@@ -52,22 +52,22 @@ def stored_config(run: Path, options: JsonObject, *, trust: bool) -> RunConfig:
 
     That of a stranger's run is refused unless it is to be trusted.
     """
-    manifest = read_manifest(run)
-    if manifest.imported is not None:
+    described = read_description(run)
+    if described.imported is not None:
         raise InvalidFile(
-            f"{run} was imported from {', '.join(manifest.imported.files)}: krisis has no model to "
-            "ask; go on in the program that made the file and import it again"
+            f"{run} was imported from {', '.join(described.imported.files)}: krisis has no model "
+            "to ask; go on in the program that made the file and import it again"
         )
-    if not manifest.config:
+    if not described.config:
         raise InvalidFile(
             f"{run} was started from Python and cannot be made again here: "
-            f"{manifest.config_missing or 'it holds no configuration'}; continue it there with "
+            f"{described.config_missing or 'it holds no configuration'}; continue it there with "
             f"Recorder.resume({str(run)!r})"
         )
     if trust:
-        note_own(manifest.run_id, manifest.config)
-    require_own(run, manifest.run_id, manifest.config, instead=TRUST)
-    return checked_config({**manifest.config, **given_options(options)}, str(run))
+        note_own(described.run_id, described.config)
+    require_own(run, described.run_id, described.config, instead=TRUST)
+    return checked_config({**described.config, **given_options(options)}, str(run))
 
 
 command(

@@ -46,9 +46,7 @@ def run(
     suite: str | None = typer.Argument(
         None, help="Suite to run, or its YAML file; see `krisis info`."
     ),
-    config: Path | None = typer.Option(
-        None, "--config", help="Settings: YAML, or manifest.json of a run."
-    ),
+    config: Path | None = typer.Option(None, "--config", help="Settings: a YAML file, or a run."),
     print_config: bool = typer.Option(
         False, "--print-config", help="Print all settings as YAML; run nothing."
     ),
@@ -150,5 +148,5 @@ command(
     "krisis run phq8 --mode few_shot --model openai/NAME --repeats 5",
     "krisis run clinic.yaml --model openai/NAME",
     "krisis run ckd --model guideline --model logistic --task staging",
-    "krisis run --config runs/RUN/manifest.json",
+    "krisis run --config runs/RUN.krisis",
 )(with_options(run, _NAMES))

@@ -46,7 +46,7 @@ Inputs = Annotated[
     list[Path],
     typer.Option(
         "--input",
-        help="A PHQ-8 run file, a run directory, a result or rows in Parquet; at most twice.",
+        help="A PHQ-8 run file, a run, a result or rows in Parquet; at most twice.",
     ),
 ]
 Modes = Annotated[

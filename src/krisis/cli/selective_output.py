@@ -90,8 +90,9 @@ def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
     counts, source = population(run), run.source
     people, items = (f"{word}s" for word in run.words)
     mode = f", mode {source.mode}" if source.mode else ""
-    failed = counts["participants_failed"]
-    start = f"{failed} of {counts['participants_total']} {people} FAILED; " if failed else ""
+    missing = counts["participants_failed"]
+    total = counts["participants_total"]
+    start = f"{missing} of {total} {people} NOT EVALUATED; " if missing else ""
     if run.n_not_asked:
         start = f"INCOMPLETE: {run.n_not_asked} {items} not asked yet; {start}"
     if run.left_out:
@@ -101,12 +102,20 @@ def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
         (
             f"{start}{counts['participants_included']} {people}, "
             f"{counts['items_total']} {items}: "
-            f"{counts['items_predicted']} predicted / {counts['items_abstained']} abstained / "
-            f"{counts['items_failed']} failed; end-to-end coverage "
+            f"{_outcomes(counts)}; end-to-end coverage "
             f"{figure(counts['coverage_end_to_end'])}"
         ),
         f"Cmax {_cmax(evaluation, position)}",
     ]
+
+
+def _outcomes(counts: JsonMapping) -> str:
+    """Say what became of the items that were evaluated, and how many more were not."""
+    found = [f"{counts['items_predicted']} answered", f"{counts['items_abstained']} abstained"]
+    if counts["items_no_answer"]:
+        found.append(f"{counts['items_no_answer']} no answer")
+    missing = counts["items_not_evaluated"]
+    return " / ".join(found) + (f"; {missing} more not evaluated" if missing else "")
 
 
 def _cmax(evaluation: Evaluation, position: int) -> str:

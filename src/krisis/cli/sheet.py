@@ -23,7 +23,7 @@ app = new_app()
     "krisis sheet result.json --json",
 )
 def sheet(
-    run: Path = typer.Argument(..., help="A run directory, a saved result or a run file."),
+    run: Path = typer.Argument(..., help="A run, a saved result or a run file."),
     mode: str | None = typer.Option(None, "--mode", help="Experiment of a run file."),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Write to this new file, do not print."

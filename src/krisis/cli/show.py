@@ -9,9 +9,9 @@ import typer
 from krisis.cli.console import has_colour
 from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import write_text
-from krisis.metrics import BootstrapOptions
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.scoring import metrics_from_names
 from krisis.pages.terminal import terminal_text
 from krisis.reporting.run_tables import score_tables
@@ -20,6 +20,7 @@ from krisis.results.column_rows import ColumnRows
 from krisis.results.loading import load_result, with_rows
 from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.report import format_metrics_json_report
+from krisis.results.seed_deferral import scored_by_flags
 
 app = new_app()
 
@@ -30,18 +31,25 @@ app = new_app()
     "krisis show result.json --format markdown",
     "krisis show rows.parquet --metric accuracy --metric brier_score --format csv",
     "krisis show runs/RUN --metric binary --save rescored.json",
+    "krisis show runs/RUN --deferral seed",
 )
 def show(
     run: Path = typer.Argument(
         ...,
         metavar="RUN",
-        help="A run directory, a saved result or a metrics-only file (JSON), or rows in Parquet.",
+        help="A run, a saved result or a metrics-only file (JSON), or rows in Parquet.",
     ),
     metric: list[str] = typer.Option(
         [],
         "--metric",
         "-m",
         help="Score the stored rows again with this metric or bundle; repeatable.",
+    ),
+    deferral: str = typer.Option(
+        "",
+        "--deferral",
+        metavar="LABEL",
+        help="seed: score by the three flags of the first version instead of the suite's label.",
     ),
     output_format: Format = "",
     as_json: AsJson = False,
@@ -56,7 +64,10 @@ def show(
     """Print the report of a run; with --metric, score its rows again without asking any model."""
     chosen = chosen_format(output_format, as_json, output)
     colour = output is None and has_colour()
-    result = _scored_again(run, metric) if metric else load_result(run)
+    if deferral:
+        result = _by_flags(run, metric, deferral)
+    else:
+        result = _scored_again(run, metric) if metric else load_result(run)
     if save is not None:
         _save(with_rows(result, run), run, save)
     Answer(
@@ -72,6 +83,19 @@ def _scored_again(run: Path, names: list[str]) -> BenchmarkResult:
     by_columns = run.is_file() and is_parquet(run)
     stored = load_parquet(run) if by_columns else load_result(run)
     return with_rows(stored, run).scored(metrics, BootstrapOptions())
+
+
+def _by_flags(run: Path, names: list[str], label: str) -> BenchmarkResult:
+    if label != "seed":
+        raise UnknownName.among("deferral label", label, ["seed"])
+    stored = with_rows(load_result(run), run)
+    task = stored.provenance.task_facts
+    metrics = (
+        metrics_from_names(names)
+        if names
+        else default_benchmark_metrics(task.metrics if task else ())
+    )
+    return scored_by_flags(stored, metrics, BootstrapOptions())
 
 
 def _save(result: BenchmarkResult, run: Path, path: Path) -> None:

@@ -23,8 +23,8 @@ from krisis.reporting.sweep import Group, sweep_html
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import compare_runs
 from krisis.results.comparison.text import closing_lines, heading, overview_lines, spending_words
-from krisis.results.lock import RunLock
 from krisis.results.side_by_side import side_by_side
+from krisis.runs.places import WriterLock
 from krisis.sweep import CellEnd, Ready, SweepStop, prepare, run_sweep
 
 app = new_app()
@@ -79,7 +79,7 @@ def resume_sweep(folder: SweepFolder, given: JsonObject, *, trust: bool) -> None
 def _carry_out(plan: Plan, folder: SweepFolder, ready: list[Ready]) -> None:
     for notice in dict.fromkeys(_notices(ready)):
         announce(notice)
-    lock, stop = RunLock(folder.path), SweepStop()
+    lock, stop = WriterLock(folder.manifest), SweepStop()
     try:
         with ctrl_c(stop):
             ends = run_sweep(plan, folder, ready=ready, stop=stop, announce=announce)

@@ -17,6 +17,7 @@ from krisis.metrics.risk_coverage import RiskCoverageCurve, spread_evenly
 from krisis.metrics.table import Loss
 from krisis.metrics.weighted_curve import area_key, risk_key
 from krisis.statistics.intervals import Interval
+from krisis.statistics.pseudo_answer import METHOD
 
 SCHEMA_VERSION = "1"
 # Of more working points an artifact holds as many, evenly chosen.
@@ -92,8 +93,8 @@ def _source(run: RunItems) -> JsonObject:
 def population(run: RunItems) -> JsonObject:
     """Return every denominator; end-to-end coverage also counts items that were not evaluated."""
     n_predicted = int(run.predicted.sum())
-    n_failed = run.table.n_not_evaluated
-    n_asked = run.n_items + n_failed
+    n_not_evaluated = run.table.n_not_evaluated
+    n_asked = run.n_items + n_not_evaluated
     return {
         "participants_total": len(run.participants) + len(run.failed) + len(run.left_out),
         "participants_included": len(run.participants),
@@ -103,7 +104,7 @@ def population(run: RunItems) -> JsonObject:
         "items_predicted": n_predicted,
         "items_abstained": run.table.n_abstained,
         "items_no_answer": run.table.n_no_answer,
-        "items_failed": n_failed,
+        "items_not_evaluated": n_not_evaluated,
         "items_not_asked": run.n_not_asked,
         "coverage_end_to_end": n_predicted / n_asked if n_asked else math.nan,
     }
@@ -221,7 +222,7 @@ def _bootstrap(evaluation: Evaluation, name: str, position: int) -> JsonObject:
         "seed": options.bootstrap.seed,
         "n_resamples": options.bootstrap.n_resamples,
         "rng": options.bootstrap.rng,
-        "method": options.replicate_method or "error_distribution",
+        "method": options.replicate_method or METHOD,
         "methods": {key: found[figure].method for figure, key in areas.items()},
         "n_clusters": evaluation.n_clusters,
         "ci95": shaped(lambda figure: _ends(found[figure])),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.confidence.judging import (
     TARGETS,
@@ -19,6 +19,7 @@ from krisis.confidence.judging import (
     target_values,
 )
 from krisis.confidence.models import (
+    LARGEST,
     MODELS,
     SHORT_NAMES,
     Method,
@@ -80,7 +81,7 @@ class Calibrator(BaseModel):
     target: Target
     input_scale: dict[str, tuple[float, float]]
     missing: dict[str, Missing]
-    score_scale: float | None
+    score_scale: Annotated[float, Field(gt=0, le=LARGEST)] | None
     model: Model
     fitted_on: FittedOn
     metrics: JsonObject

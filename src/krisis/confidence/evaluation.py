@@ -101,7 +101,8 @@ class VariantCurve:
     @property
     def plan(self) -> CurvePlan:
         """What is asked of the curve."""
-        return CurvePlan(self.options.loss, tuple(self.options.coverages), tuple(self.cuts))
+        coverages = tuple(self.options.coverages)
+        return CurvePlan(self.options.loss, coverages, tuple(self.cuts), exact=False)
 
     @cached_property
     def figures(self) -> dict[str, float]:
@@ -324,7 +325,7 @@ def same_participants(
         if isinstance(run.table, ColumnTable):
             raise InvalidValue(
                 f"{run.source.path} has {run.table.n_rows:,} rows, which are scored by columns "
-                "alone; two runs are compared by patient, so give smaller files or run directories"
+                "alone; two runs are compared by patient, so give smaller files or runs"
             )
     left, right = _on_one_scale(left, right)
     _refuse_other_truth(left, right)

@@ -18,7 +18,9 @@ N_BINS = 15
 _TEMPERATURES = (0.05, 10.0)
 _PENALTY = 1.0
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
+# An artifact may have been sent by anybody: products of such numbers do not overflow.
+LARGEST = 1e12
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 
 
 class _Model(BaseModel):
@@ -68,7 +70,7 @@ class TemperatureScalingCalibrator(_Model):
 
 class _Weighted(_Model):
     means: list[Number]
-    scales: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+    scales: list[Annotated[float, Field(ge=1 / LARGEST, le=LARGEST)]]
     weights: list[Number]
     intercept: Number
 

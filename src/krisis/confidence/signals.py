@@ -10,6 +10,7 @@ import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonValue
+from krisis.metrics.columns import ColumnTable
 from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import FloatArray
 
@@ -176,6 +177,8 @@ def _complain(run: RunItems, index: int, name: str, found: tuple[JsonValue, Sign
 
 def known_signals(run: RunItems) -> list[str]:
     """Return the names of the signals that any predicted item has, a null with a meaning too."""
+    if isinstance(run.table, ColumnTable):
+        return run.table.reader.signal_names()
     rows: list[int] = np.flatnonzero(run.predicted).tolist()
     given = (pair for index in rows for pair in run.signals[index].items())
     meant = {name for name, signal in SIGNALS.items() if signal.null_means is not None}

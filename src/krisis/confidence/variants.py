@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.confidence.signals import signal_of, signal_values
+from krisis.confidence.signals import known_signals, signal_of, signal_values
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import FloatArray
@@ -77,6 +77,7 @@ VARIANTS: dict[str, Variant] = {
     "top_k": _as_it_is("top_k_confidence"),
     "two_step": _as_it_is("two_step_confidence"),
 }
+OWN = "signals."  # before the name of a signal that is taken as it is
 CALIBRATED = ("verbalized_calibrated", "calibrated")
 KNOWN = (*VARIANTS, *CALIBRATED)
 _COMBINATIONS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
@@ -93,18 +94,32 @@ def confidence_of(
         return _secondary(run, variant, calibrator)
     if variant in CALIBRATED:
         return _calibrated(run, variant, calibrator)
-    if variant not in VARIANTS:
-        raise UnknownName.among(
-            "confidence variant",
-            variant,
-            [*KNOWN, "secondary:A+B:average", "secondary:A+B:product"],
-        )
-    chosen = VARIANTS[variant]
+    chosen = _plain_variant(run, variant)
     needed_by = f"the variant {variant!r}"
     signals = {name: signal_values(run, name, needed_by=needed_by) for name in chosen.signals}
     with np.errstate(over="ignore"):
         values = chosen.rule(signals)
     return _finite(run, variant, values)
+
+
+def _plain_variant(run: RunItems, name: str) -> Variant:
+    """Return a variant by its name; ``signals.NAME`` is any signal of the run as it is."""
+    if name.startswith(OWN):
+        signal = name.removeprefix(OWN)
+        if run.predicted.any() and not (run.given(signal) & run.predicted).any():
+            raise UnknownName.among("signal", signal, known_signals(run))
+        return _as_it_is(signal)
+    if name not in VARIANTS:
+        known = [*KNOWN, "signals.NAME", "secondary:A+B:average", "secondary:A+B:product"]
+        raise UnknownName.among("confidence variant", name, known)
+    return VARIANTS[name]
+
+
+def _signals_of(name: str) -> tuple[str, ...]:
+    """Return the signals that a variant reads, none where its name is not known."""
+    if name.startswith(OWN):
+        return (name.removeprefix(OWN),)
+    return VARIANTS[name].signals if name in VARIANTS else ()
 
 
 def scores_of(run: RunItems, variant: str, *, calibrator: Calibrator | None = None) -> FloatArray:
@@ -113,7 +128,7 @@ def scores_of(run: RunItems, variant: str, *, calibrator: Calibrator | None = No
     needed = [
         name
         for part in [*variant.removeprefix("secondary:").rpartition(":")[0].split("+"), variant]
-        for name in (VARIANTS[part].signals if part in VARIANTS else ())
+        for name in _signals_of(part)
         if signal_of(name).null_means is None
     ]
     rows = run.predicted.copy()

@@ -35,6 +35,7 @@ from krisis.data.task import (
 from krisis.display import cut
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
+from krisis.outcomes import NO_ANSWER_CLASSES
 
 __all__ = [
     "BaseDataSuite",
@@ -150,8 +151,8 @@ def _task_name(value: object) -> str:
 class PlainRow:
     """One record of a finished run as a file format knows it.
 
-    ``prediction`` is None where the model abstained; ``failed`` says why there is no answer, and
-    ``truth`` may then be unknown.
+    ``prediction`` is None where the model abstained; ``failed`` says why there is no answer, in a
+    class of failures where it is known, and ``truth`` may then be unknown.
     """
 
     cluster_id: Label
@@ -160,6 +161,12 @@ class PlainRow:
     prediction: Label | None
     signals: JsonMapping = field(default_factory=dict)
     failed: str | None = None
+    failure_class: str = ""
+
+    @property
+    def has_no_answer(self) -> bool:
+        """Tell whether the model replied, and not with an answer."""
+        return self.failed is not None and self.failure_class in NO_ANSWER_CLASSES
 
 
 @dataclass(frozen=True, slots=True)

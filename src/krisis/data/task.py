@@ -17,6 +17,8 @@ FeatureValue: TypeAlias = str | int | float | None
 Features: TypeAlias = Mapping[str, FeatureValue]
 Loss = Literal["error", "abs", "abs_norm"]
 LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
+# What leads the report of a task with a price of deferring; accuracy rewards never deferring.
+HEADLINE = ("decision_skill", "decision_cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +153,11 @@ class Task:
     ``reply_fields`` are asked for with every answer and become signals once checked. ``groups``
     maps the groups that results are broken down by to their metadata keys. ``default_loss`` and
     ``default_confidence`` are what selective prediction uses unless it is given others. ``metrics``
-    are scored beside the usual ones; the first of them is the headline of reports and of the
-    viewer. ``total`` says how the items of a patient add up. ``person`` and ``unit`` are the
-    words for one cluster and one record. ``costs`` is what answers and deferrals cost unless a user
-    says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``.
+    are scored besides the usual ones; the first of them is the headline of reports and of the
+    viewer, which is Decision Skill where there is a ``price``. ``total`` says how the items of a
+    patient add up. ``person`` and ``unit`` are the words for one cluster and one record. ``costs``
+    is what answers and deferrals cost unless a user says otherwise. ``paraphrase`` is the question
+    in other words, for ``--perturb paraphrase``.
     ``short_names`` are what reports call the answers, where their meanings are long.
     ``price`` is what a deferral costs relative to a wrong answer and ``policy`` the rules by which
     to defer: `krisis.data.instructions` makes the words of a prompt from them, and uses
@@ -211,6 +214,14 @@ class Task:
                 f"the positive answer {self.positive!r} of the task {self.name!r} is none of its "
                 f"answers: {', '.join(map(str, self.answers)) or 'it has none'}"
             )
+        if self.price is not None:
+            if not 0.0 < self.price < 1.0:
+                raise InvalidValue(
+                    f"the price of the task {self.name!r} must lie between 0 and 1, not "
+                    f"{self.price!r}; 0.2 is a fifth of what a wrong answer costs"
+                )
+            others = (name for name in self.metrics if name not in HEADLINE)
+            object.__setattr__(self, "metrics", (*HEADLINE, *others))
         groups: object = self.groups
         if isinstance(groups, list | tuple):  # names that are their own metadata keys
             object.__setattr__(self, "groups", {str(name): str(name) for name in groups})

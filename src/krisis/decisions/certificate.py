@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.decisions.sample import Method
 from krisis.errors import InvalidFile
@@ -15,9 +15,14 @@ from krisis.metrics.items import RunItems
 
 SCHEMA_VERSION = 2
 
+# A certificate may have been sent by anybody, with a checksum that fits: every number is checked.
+Count = Annotated[int, Field(ge=0, le=10**12)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Inside = Annotated[float, Field(gt=0, lt=1)]
+
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Identity(_Part):
@@ -46,10 +51,10 @@ class TestedThreshold(_Part):
     """One threshold that was tested, on the rows that were tested."""
 
     threshold: float
-    n_accepted: int
+    n_accepted: Count
     loss_sum: float
-    p: float
-    level: float
+    p: Share
+    level: Share
 
 
 class Threshold(_Part):
@@ -60,20 +65,20 @@ class Threshold(_Part):
     """
 
     group: str
-    delta: float | None
+    delta: Inside | None
     threshold: float | None
     reason: str
     test: str
-    n_patients: int
-    n_rows: int
-    n_answered: int
-    n_scored: int
-    n_tested: int
-    n_accepted: int
+    n_patients: Count
+    n_rows: Count
+    n_answered: Count
+    n_scored: Count
+    n_tested: Count
+    n_accepted: Count
     loss_sum: float
-    coverage: float
-    coverage_low: float
-    coverage_high: float
+    coverage: Share
+    coverage_low: Share
+    coverage_high: Share
     risk: float | None
     tests: list[TestedThreshold]
 
@@ -85,20 +90,20 @@ class Certificate(_Part):
     schema_version: Literal[2] = 2
     krisis_version: str
     method: Method
-    risk: float
-    delta: float | None
+    risk: Inside
+    delta: Inside | None
     threshold: float | None
     loss: str
-    costs: list[tuple[int | str, int | str, float]]
+    costs: list[tuple[int | str, int | str, Annotated[float, Field(ge=0, le=1e12)]]]
     confidence: str
     calibrator_hash: str | None
-    rows_per_patient: int
-    seed: int
+    rows_per_patient: Annotated[int, Field(ge=1, le=10**6)]
+    seed: Count
     by: list[str]
     parts: list[Threshold]
     identity: Identity
-    n_no_answer: int
-    n_not_evaluated: int
+    n_no_answer: Count
+    n_not_evaluated: Count
     calibration_rows_hash: str
     calibration_patients: list[str]
     calibration_scores: list[float | None]

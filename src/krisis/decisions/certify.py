@@ -190,13 +190,19 @@ def _why_none(
 def _size_sentence(
     run: RunItems, sample: Sample, found: Certified, question: tuple[float, float, float]
 ) -> str:
-    """Say how many patients certify a threshold at an expected risk."""
-    scored = ~np.isnan(sample.score)
+    """Say how many patients certify the best threshold tested, at the risk seen there.
+
+    The risk is that of the rows at or above the threshold, so these alone are counted: where they
+    are a fifth of all, five times as many patients are needed.
+    """
+    best = found.best(question[0])
+    assert best is not None
+    kept = sample.accepts(float(found.tested.curve.threshold[best]))
     patients = Patients()
     if sample.clustered:
-        code = sample.patient[scored]
+        code = sample.patient[kept]
         sizes = np.bincount(code, minlength=sample.n_patients).tolist()
-        icc = intraclass_correlation(sample.loss[scored], code) if max(sizes) > 1 else 0.0
+        icc = intraclass_correlation(sample.loss[kept], code) if max(sizes) > 1 else 0.0
         patients = Patients(1.0, icc, tuple(sizes))
     try:
         n = certificate_size(
@@ -210,10 +216,16 @@ def _size_sentence(
         )
     except InvalidValue as error:
         return str(error)
-    if not sample.clustered:  # the formula counts answered cases
-        n = math.ceil(n * found.tested.n_rows / max(1, found.tested.n_scored))
+    if not sample.clustered:  # the formula counts answers above the threshold
+        n = math.ceil(n * sample.n_rows / max(1, int(np.count_nonzero(kept))))
+    person = run.words[0]
+    if n <= sample.n_patients:
+        return (
+            f"at that risk {n:,} {person}s are enough in {100 * _PLANNED_POWER:g} % of studies, so "
+            "that this one was unlucky or the risk seen is too low"
+        )
     chance = f"{100 * _PLANNED_POWER:g} % chance of a certificate"
-    return f"with about {n:,} similar {run.words[0]}s you would have an {chance}"
+    return f"with about {n:,} similar {person}s you would have an {chance}"
 
 
 def assumptions_of(

@@ -157,8 +157,13 @@ def _deltas(
     if not both:
         return {}, "the baseline was not scored with it"
     try:
-        chosen = replace(options, metrics=both)
-        return compare_runs({"baseline": against, "run": run}, chosen).pairs[0].deltas, ""
+        # All requirements must hold, so that none of them needs an adjustment for the others.
+        runs = {"baseline": against, "run": run}
+        found: dict[str, MetricDelta] = {}
+        for name in both:
+            alone = replace(options, metrics=(name,), primary=name)
+            found |= compare_runs(runs, alone).pairs[0].deltas
+        return found, ""
     except InvalidValue as error:
         return {}, str(error)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from krisis.decisions.costs import OWNERSHIP
 from krisis.decisions.decide import PER, Decision, Policy
-from krisis.decisions.population import positive_of
+from krisis.decisions.population import answers_of, positive_of
 from krisis.json_values import JsonObject
 
 _MOST_LINES = 11
@@ -88,8 +88,13 @@ def _prevalence_lines(decision: Decision) -> list[str]:
     population = decision.population
     if not population.reweighted:
         return []
-    pairs = zip(population.names, population.shares.tolist(), strict=True)
-    listed = ", ".join(f"{name} = {share:.4g}" for name, share in pairs)
+    share_of = dict(zip(population.names, population.shares.tolist(), strict=True))
+    answers = decision.run.table.answers
+    listed = ", ".join(
+        f"{answers.name(one)} = {share_of[str(one)]:.4g}"
+        for one in answers_of(decision.run)
+        if str(one) in share_of
+    )
     return [
         (
             f"Re-weighted to the prevalence {listed}; all figures rest on "

@@ -12,13 +12,13 @@ import numpy as np
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import Label, canonical_label, is_label
+from krisis.metrics.labels import Label, is_label
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
-from krisis.statistics.intervals import Interval, expanded_tail
+from krisis.statistics.intervals import Interval
+from krisis.statistics.pseudo_answer import FigureRange, Lots, bootstrap_interval
 
 Key = TypeVar("Key", bound=Hashable)
-METHOD = "expanded_percentile"
 _ROUNDING = 1e-6
 
 
@@ -117,42 +117,29 @@ class Population:
     ) -> dict[Key, Interval]:
         """Return the interval of every mean, all from one draw of patients.
 
-        Percentiles of resampled means with a pseudo-row at either end of the range, shared out
-        over the strata: a cost that was never seen may still exist.
+        The patient bootstrap with one pseudo-answer at either end of the range, shared out over
+        the strata: a cost that was never seen may still exist.
         """
         pools = self.pools
-        if pools.n < 2:
-            return {
-                name: Interval(q.low, q.high, options.level, "whole_range")
-                for name, q in quantities.items()
-            }
         cell = self.stratum * pools.n + pools.code
-        parts = {
-            name: _Resampled(q, cell, (self.shares, pools.n)) for name, q in quantities.items()
-        }
-        drawn: dict[Key, list[FloatArray]] = {name: [] for name in quantities}
-        for counts in resample_counts(pools.n, options):
-            for name, part in parts.items():
-                drawn[name].append(part.means(counts))
         unit = np.bincount(pools.code, weights=self.weights, minlength=pools.n)
         n_units = max(2, round(1 / float(np.square(unit).sum()))) if self.reweighted else pools.n
-        tail = expanded_tail(
-            (1 - options.level) / 2, n_units, scale=math.sqrt(n_units / (n_units - 1))
-        )
-        return {
-            name: self._interval(q, np.concatenate(drawn[name], axis=1), tail, options.level)
-            for name, q in quantities.items()
-        }
-
-    def _interval(
-        self, quantity: Quantity, means: FloatArray, tail: float, level: float
-    ) -> Interval:
-        value = self.mean(quantity.values)
-        if math.isnan(value):
-            return Interval.undefined("a_stratum_has_no_rows", level=level)
-        low, high = np.quantile(means[0], tail), np.quantile(means[1], 1 - tail)
-        found = Interval(min(float(low), value), max(float(high), value), level, METHOD)
-        return found.clipped(quantity.low, quantity.high)
+        n_units = min(n_units, pools.n)
+        blocks = list(resample_counts(pools.n, options))
+        factor = Lots.drawn(1, options).factor
+        found = {}
+        for name, q in quantities.items():
+            part = _Resampled(q, cell, (self.shares, pools.n))
+            below, above = part.means(np.concatenate(blocks, axis=1), factor)
+            value = self.mean(q.values)
+            if math.isnan(value):
+                found[name] = Interval.undefined("a_stratum_has_no_rows", level=options.level)
+                continue
+            figure = FigureRange(value=value, low=q.low, high=q.high)
+            found[name] = bootstrap_interval(
+                below, above, figure, n_units=n_units, level=options.level
+            )
+        return found
 
 
 class _Resampled:
@@ -168,24 +155,25 @@ class _Resampled:
         self.extra = 1 / np.count_nonzero(self.shares)
         self.ends = np.array([quantity.low, quantity.high])[:, None, None] * self.extra
 
-    def means(self, counts: FloatArray) -> FloatArray:
-        """Return the mean with the pseudo-row at the low and at the high end."""
-        base = self.rows @ counts + self.extra
+    def means(self, counts: FloatArray, factor: FloatArray) -> FloatArray:
+        """Return the mean with the pseudo-answer at the low and at the high end."""
+        base = self.rows @ counts + self.extra * factor
         found: FloatArray = np.einsum(
-            "k,ekr->er", self.shares, (self.sums @ counts + self.ends) / base
+            "k,ekr->er", self.shares, (self.sums @ counts + self.ends * factor) / base
         )
         return found
 
 
 def _shares(prevalence: Prevalence, run: RunItems) -> FloatArray:
     """Return the share of every true answer, refusing shares that do not fit the rows."""
+    answers = run.table.answers
     names = [str(label) for label in run.table.labels]
     present = {names[index] for index in np.unique(run.table.truth).tolist()}
     stated = prevalence.of
     given = _positive(stated[""], run) if "" in stated else stated
     found = dict.fromkeys(names, 0.0)
     for name, share in given.items():
-        label = str(canonical_label(name)) if is_label(name) else name
+        label = str(answers.key(name)) if is_label(name) else name
         if label not in found:
             raise UnknownName.among("name among the true answers:", name, sorted(present))
         if share > 0 and label not in present:

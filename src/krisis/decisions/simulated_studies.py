@@ -185,7 +185,7 @@ class Pilot:
             runs["the second pilot"] = self.right
         for name, run in runs.items():
             if not run.evaluation_results:
-                raise InvalidValue(f"{name} has no rows; name a run directory or a full result")
+                raise InvalidValue(f"{name} has no rows; name a run or a full result")
         if self.right is None:
             self._tables.append(self.left.rows.table)
         else:

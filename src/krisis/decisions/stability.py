@@ -19,7 +19,8 @@ from krisis.metrics.row_order import in_patient_order
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import match_runs, refuse_other_data
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
+from krisis.runs.places import is_run_file
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
 from krisis.statistics.intervals import DEFAULT_LEVEL, Interval, level_name
 from krisis.statistics.repeatability import share_between, sign_flip_p, trend_within, within_sd
@@ -131,18 +132,28 @@ def stability_of(
 
 
 def stability_of_saved(
-    run: Path, against: Sequence[Path] = (), *, seed: int = 42
+    run: str | Path | BenchmarkResult,
+    against: Sequence[str | Path | BenchmarkResult] = (),
+    *,
+    seed: int = 42,
 ) -> Stability | None:
-    """Return the stability of a saved run; None of a run file, which keeps one row per case."""
+    """Return the stability of a run; None of a run file, which keeps one row per case."""
     result = _saved(run)
     if result is None:
         return None
-    others = {path.name: found for path in against if (found := _saved(path)) is not None}
+    others = {
+        f"run {number}" if isinstance(other, BenchmarkResult) else Path(other).name: found
+        for number, other in enumerate(against, start=1)
+        if (found := _saved(other)) is not None
+    }
     return stability_of(result, others, seed=seed)
 
 
-def _saved(path: Path) -> BenchmarkResult | None:
-    if path.is_dir():
+def _saved(run: str | Path | BenchmarkResult) -> BenchmarkResult | None:
+    if isinstance(run, BenchmarkResult):
+        return run
+    path = Path(run)
+    if is_run_file(path):
         return load_run(path)
     return BenchmarkResult.load(path) if kind_of(path) == "saved result" else None
 

@@ -207,7 +207,7 @@ def _refuse_unknown(suite: str, options: JsonObject, known: set[str]) -> None:
             continue
         if name in ("data_path", "sex", "mode", "preset"):
             raise InvalidValue(
-                f"the suite {suite!r} has no use for {name} ({value!r}); leave it out (krisis "
+                f"the suite {suite!r} does not support {name} ({value!r}); leave it out (krisis "
                 f"info {suite} shows its options)"
             )
         raise UnknownName.among(f"option of the suite {suite}:", name, known - {"config"})

@@ -25,9 +25,9 @@ from krisis.execution.second_calls import lose
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
-from krisis.results.journal import Spent
-from krisis.results.provider_batches import BatchRequest, ProviderBatch, unsettled
+from krisis.results.call_totals import CallTotals
 from krisis.results.stops import AccountRefused
+from krisis.runs.provider_batches import BatchRequest, ProviderBatch, unsettled
 
 # How many provider batches may end without an answer to a request before it fails.
 MOST_ROUNDS = 3
@@ -38,7 +38,7 @@ class Outcome:
     """What a provider batch leaves: requests to be asked again, and what they took in vain."""
 
     again: list[BatchRequest] = field(default_factory=list)
-    lost: Spent = field(default_factory=Spent)
+    lost: CallTotals = field(default_factory=CallTotals)
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Settling:
         self, one: BatchRequest, result: JsonMapping | None, dialect: Dialect, outcome: Outcome
     ) -> None:
         cases, request = self.cases(one), self.request(one)
-        most, spent = Tokens(one.most_input, one.most_output), Spent(n_batch_calls=1)
+        most, spent = Tokens(one.most_input, one.most_output), CallTotals(n_batch_calls=1)
         spent.send(*most)
         try:
             reply = self.api.reply(result, request, dialect)
@@ -108,7 +108,9 @@ class Settling:
             self.caller.keep(request, reply, spent)
             self.engine.answer(cases, responses, spent=spent)
 
-    def _book(self, one: BatchRequest, request: ChatRequest, used: Usage, spent: Spent) -> None:
+    def _book(
+        self, one: BatchRequest, request: ChatRequest, used: Usage, spent: CallTotals
+    ) -> None:
         """Replace what was set aside for a request by what it took."""
         most = Tokens(one.most_input, one.most_output)
         n_input, n_output = used.input_tokens, used.output_tokens
@@ -118,7 +120,7 @@ class Settling:
         spent.batch_output_tokens = int((n_output or 0) + assumed.output)
 
     def _leave_or_fail(
-        self, one: BatchRequest, error: BackendError, spent: Spent, outcome: Outcome
+        self, one: BatchRequest, error: BackendError, spent: CallTotals, outcome: Outcome
     ) -> None:
         """Ask again what was not answered, a few times; what is refused has failed."""
         refuses_all = isinstance(error, AuthenticationFailed | OutOfCredit)
@@ -132,7 +134,7 @@ class Settling:
         outcome.again.append(one._replace(n_rounds=one.n_rounds + 1))
 
     def _split_or_fail(
-        self, one: BatchRequest, error: MalformedReply, spent: Spent, outcome: Outcome
+        self, one: BatchRequest, error: MalformedReply, spent: CallTotals, outcome: Outcome
     ) -> None:
         """Do with a malformed reply what the engine does: halve it, or ask a single case again."""
         is_single = len(one.positions) == 1

@@ -23,6 +23,7 @@ from krisis.data.perturbation import (
     refuse_nowhere,
 )
 from krisis.errors import InvalidValue
+from krisis.runs.write import RowPlace
 
 
 class Form(TypedDict, total=False):
@@ -35,19 +36,27 @@ class Form(TypedDict, total=False):
 class Case:
     """One record, asked once; ``position`` is its place in the output.
 
-    A case that is ``perturbed`` asks about the record in another form, and bears another name.
+    ``record_position`` is the place of its record among the records. A case that is ``perturbed``
+    asks about the record in another form, and bears another name.
     """
 
     position: int
     record: PatientRecord
     sample_index: int = 0
     perturbed: Perturbed | None = None
+    record_position: int = 0
 
     @property
     def name(self) -> str:
         """Return the name under which the row is stored."""
         name = self.record.record_id
         return name if self.perturbed is None else f"{name}~{self.perturbed.kind}"
+
+    @property
+    def row_place(self) -> RowPlace:
+        """Return where the row of this case belongs in the run."""
+        form = "" if self.perturbed is None else self.perturbed.kind.value
+        return RowPlace(self.position, self.record_position, self.sample_index, form)
 
     @property
     def form(self) -> Form:
@@ -87,7 +96,7 @@ def first_call(
 def cases_of(records: Sequence[PatientRecord], repeats: int = 1) -> list[Case]:
     """Return every case: all records once, then all of them again for each repeat."""
     return [
-        Case(sample_index * len(records) + place, record, sample_index)
+        Case(sample_index * len(records) + place, record, sample_index, record_position=place)
         for sample_index in range(repeats)
         for place, record in enumerate(records)
     ]

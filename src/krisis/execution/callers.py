@@ -38,7 +38,7 @@ from krisis.execution.plain_calls import (
 )
 from krisis.execution.second_calls import SecondCalls, lose
 from krisis.execution.stopping import FirstCalls, StopRequested
-from krisis.results.journal import Spent
+from krisis.results.call_totals import CallTotals
 
 R = TypeVar("R")
 Reader: TypeAlias = Callable[[ChatRequest, ChatReply], R]
@@ -70,7 +70,7 @@ class Attempts:
         usage_of: Callable[[R], Usage],
         *,
         asked: Asked,
-        spent: Spent,
+        spent: CallTotals,
         shown: Shown | None = None,
     ) -> R:
         """Call, and call again where that may help.
@@ -107,7 +107,7 @@ class Attempts:
         usage_of: Callable[[R], Usage],
         *,
         asked: Asked,
-        spent: Spent,
+        spent: CallTotals,
         shown: Shown | None,
     ) -> R:
         ticket = await self._gate.enter(asked)
@@ -158,7 +158,7 @@ class Caller(Protocol):
     takes_batches: bool
 
     async def ask(
-        self, cases: Sequence[Case], *, mode: PromptMode, spent: Spent
+        self, cases: Sequence[Case], *, mode: PromptMode, spent: CallTotals
     ) -> Sequence[Outcome]:
         """Return what came of each case, in order; raise a `BackendError` of all of them."""
 
@@ -182,7 +182,7 @@ class ChatCaller:
         self._cache = cache
 
     async def ask(
-        self, cases: Sequence[Case], *, mode: PromptMode, spent: Spent
+        self, cases: Sequence[Case], *, mode: PromptMode, spent: CallTotals
     ) -> Sequence[Outcome]:
         """Build the request, find or fetch the reply, read it; ask about the answer if need be."""
         request = request_about(cases, self._backend)
@@ -210,14 +210,14 @@ class ChatCaller:
         return Asked(n_bytes, request.n_records, cap, shared)
 
     async def exchanged(
-        self, request: ChatRequest, read: Reader[R], asked: Asked, spent: Spent
+        self, request: ChatRequest, read: Reader[R], asked: Asked, spent: CallTotals
     ) -> tuple[ChatReply, R]:
         """Return the reply to a request, from the cache or from the provider, and what it says."""
         found = self.from_cache(request, read, spent)
         return found or await self._fetch(request, read, asked, spent)
 
     def from_cache(
-        self, request: ChatRequest, read: Reader[R], spent: Spent
+        self, request: ChatRequest, read: Reader[R], spent: CallTotals
     ) -> tuple[ChatReply, R] | None:
         """Return what was replied to this request before, if it is kept."""
         reply = None if self._cache is None else self._cache.get(request.key())
@@ -233,7 +233,7 @@ class ChatCaller:
         return reply, value
 
     async def _fetch(
-        self, request: ChatRequest, read: Reader[R], asked: Asked, spent: Spent
+        self, request: ChatRequest, read: Reader[R], asked: Asked, spent: CallTotals
     ) -> tuple[ChatReply, R]:
         sent = request
 
@@ -261,7 +261,7 @@ class ChatCaller:
         self.keep(request, reply, spent)
         return reply, value
 
-    def keep(self, request: ChatRequest, reply: ChatReply, spent: Spent) -> None:
+    def keep(self, request: ChatRequest, reply: ChatReply, spent: CallTotals) -> None:
         """Count the tokens of a reply that was read, and keep it in the cache."""
         spent.input_tokens += reply.input_tokens or 0
         spent.output_tokens += reply.output_tokens or 0
@@ -316,7 +316,7 @@ class ThreadCaller:
         self.takes_batches = type(backend).evaluate_batch is not BaseBackend.evaluate_batch
 
     async def ask(
-        self, cases: Sequence[Case], *, mode: PromptMode, spent: Spent
+        self, cases: Sequence[Case], *, mode: PromptMode, spent: CallTotals
     ) -> list[BackendResponse]:
         """Call `evaluate_batch` for a batch and `evaluate` for a single case."""
         call = PlainCall([case.record for case in cases], mode, cases[0].sample_index)

@@ -54,6 +54,7 @@ class Connection:
 
         await self._close_client()
         self._silence()
+        asyncio.get_running_loop().set_exception_handler(_without_dask)
         try:
             if self.is_local and self._own_cluster is None:
                 await self._start_cluster(int(self._place.partition(":")[2]))
@@ -212,6 +213,14 @@ class Connection:
                 logger = logging.getLogger(name)
                 self._log_levels.setdefault(name, logger.level)
                 logger.setLevel(logging.CRITICAL + 1)
+
+
+def _without_dask(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what no task awaited, but for a wait inside Dask whose worker was killed."""
+    from distributed.client import AllExit
+
+    if not isinstance(context.get("exception"), AllExit):
+        loop.default_exception_handler(context)
 
 
 async def _arrived(future: Any) -> Any:

@@ -25,6 +25,8 @@ from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
 from krisis.execution.trust import OWN_SETTINGS, require_own
 from krisis.json_values import JsonObject, JsonValue
+from krisis.runs.load import read_description
+from krisis.runs.places import is_run_file
 from krisis.yaml_values import read_mapping
 
 # Where a cluster is: processes to start here, or the scheduler of Dask.
@@ -238,24 +240,13 @@ def _hint(name: str, given: JsonObject) -> str:
 
 
 def read_config(path: Path, *, check: bool = True) -> JsonObject:
-    """Read a YAML or JSON file, or the configuration inside the manifest of a run.
+    """Read a YAML or JSON file, or the configuration inside a run.
 
-    With ``check`` the manifest of a stranger's run is refused.
+    With ``check`` the configuration of a stranger's run is refused.
     """
+    if is_run_file(path):
+        return _config_of_run(path, check=check)
     content = read_mapping(path, "options such as `suite: ckd`", option="--config")
-    if content.get("kind") == "krisis.run":
-        if content.get("imported"):
-            raise InvalidFile(f"{path} is of an imported run: krisis asked no model for it")
-        if not content.get("config"):
-            raise InvalidFile(
-                f"{path} was started from Python and holds no configuration: "
-                f"{content.get('config_missing') or 'none was given'}"
-            )
-        run_id, content = str(content.get("run_id")), content["config"]
-        if not isinstance(content, dict):
-            raise InvalidFile(f"{path}: config must be a mapping; was it edited?")
-        if check:
-            require_own(path, run_id, content, instead=OWN_SETTINGS.format(path))
     if "models" in content:
         raise InvalidFile(f"{path} is the plan of a sweep; type: krisis sweep {path}")
     if "tasks" in content and "model" not in content:
@@ -263,6 +254,20 @@ def read_config(path: Path, *, check: bool = True) -> JsonObject:
             f"{path} is a suite, not the settings of a run; type: krisis run {path} --model NAME"
         )
     return dict(content)
+
+
+def _config_of_run(path: Path, *, check: bool) -> JsonObject:
+    described = read_description(path)
+    if described.imported:
+        raise InvalidFile(f"{path} is an imported run: krisis asked no model for it")
+    if not described.config:
+        raise InvalidFile(
+            f"{path} was started from Python and holds no configuration: "
+            f"{described.config_missing or 'none was given'}"
+        )
+    if check:
+        require_own(path, described.run_id, described.config, instead=OWN_SETTINGS.format(path))
+    return dict(described.config)
 
 
 def config_text(config: RunConfig) -> str:

@@ -22,9 +22,9 @@ from krisis.execution.stopping import CannotGoOn, Stop, StopRequested
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
 from krisis.outcomes import NO_PREDICTION, NOT_ALLOWED
-from krisis.results.journal import Spent
+from krisis.results.call_totals import CallTotals
 
-Finished = Callable[[Batch, Sequence[EvaluationResult], Spent], None]
+Finished = Callable[[Batch, Sequence[EvaluationResult], CallTotals], None]
 
 
 class Engine:
@@ -43,7 +43,7 @@ class Engine:
         *,
         stop: Stop,
         finished: Finished,
-        left_off: Callable[[Spent], None],
+        left_off: Callable[[CallTotals], None],
         n_workers: int,
     ) -> None:
         self._caller = caller
@@ -65,14 +65,14 @@ class Engine:
         try:
             for batch in todo:
                 if self._caller.takes_batches:
-                    await self._settle(batch, Spent())
+                    await self._settle(batch, CallTotals())
                 else:
                     for case in batch:
-                        await self._settle([case], Spent())
+                        await self._settle([case], CallTotals())
         except StopRequested:
             return  # what is not settled is left for a later session
 
-    async def _ask(self, batch: Batch, spent: Spent) -> Sequence[Outcome]:
+    async def _ask(self, batch: Batch, spent: CallTotals) -> Sequence[Outcome]:
         """Ask, and book what was spent in vain when the run ends before there is an answer."""
         try:
             self._stop.check()
@@ -82,7 +82,7 @@ class Engine:
             self._left_off(spent)
             raise
 
-    async def _settle(self, batch: Batch, spent: Spent) -> None:
+    async def _settle(self, batch: Batch, spent: CallTotals) -> None:
         try:
             responses = await self._ask(batch, spent)
         except MalformedReply as error:
@@ -94,18 +94,20 @@ class Engine:
         else:
             self.answer(batch, responses, spent=spent)
 
-    async def _settle_malformed(self, batch: Batch, error: MalformedReply, *, spent: Spent) -> None:
+    async def _settle_malformed(
+        self, batch: Batch, error: MalformedReply, *, spent: CallTotals
+    ) -> None:
         if len(batch) > 1:
             spent.n_splits += 1
             middle = (len(batch) + 1) // 2
             await self._settle(batch[:middle], spent)
-            await self._settle(batch[middle:], Spent())
+            await self._settle(batch[middle:], CallTotals())
         elif isinstance(error, FINAL):
             self.fail(batch, error, spent=spent)
         else:
             await self._ask_once_more(batch, spent)
 
-    async def _ask_once_more(self, batch: Batch, spent: Spent) -> None:
+    async def _ask_once_more(self, batch: Batch, spent: CallTotals) -> None:
         try:
             responses = await self._ask(batch, spent)
         except BackendError as error:
@@ -114,7 +116,7 @@ class Engine:
         else:
             self.answer(batch, responses, spent=spent)
 
-    def answer(self, batch: Batch, outcomes: Sequence[Outcome], *, spent: Spent) -> None:
+    def answer(self, batch: Batch, outcomes: Sequence[Outcome], *, spent: CallTotals) -> None:
         """Hand the rows of an answered batch on; cases whose second call failed are failed rows."""
         mode: PromptMode = "batch" if len(batch) > 1 else "single"
         prompt: str | None = None
@@ -133,7 +135,7 @@ class Engine:
                 rows.append(self._review.row(case, response, prompt=prompt))
         self._finished(batch, rows, spent)
 
-    def fail(self, batch: Batch, error: BackendError, *, spent: Spent) -> None:
+    def fail(self, batch: Batch, error: BackendError, *, spent: CallTotals) -> None:
         """Hand the rows of a batch on that failed for good."""
         text = self._review.error(error)
         self._finished(batch, [failed_row(case, error, text) for case in batch], spent)

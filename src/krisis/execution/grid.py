@@ -5,7 +5,7 @@
     runs/20260102T030405Z_sweep_3fa94c/
         sweep.json          the plan, so that the sweep can be finished or repeated
         sweep.html          its cells side by side and compared, written when it ends
-        20260102T…/         one ordinary run directory for each cell
+        20260102T…/         one ordinary run for each cell
         lock, writer        held by the one process that writes, and its number
 """
 
@@ -27,7 +27,9 @@ from krisis.execution.config import RESUMABLE, RunConfig, checked_config
 from krisis.execution.recorder import versions
 from krisis.execution.trust import OWN_PLAN, TRUST, note_own, require_own
 from krisis.json_values import JsonObject, JsonValue, read_object, write_text
-from krisis.results.store import RunDirectory, list_runs, read_manifest, refuse_links
+from krisis.runs.load import list_runs, read_description
+from krisis.runs.places import is_run_file, refuse_links
+from krisis.runs.read import open_run
 from krisis.yaml_values import read_mapping
 
 # The lists of a plan and the option of a run that each of their entries is.
@@ -91,14 +93,14 @@ def read_plan(path: Path, *, check: bool = True) -> JsonObject:
         raise InvalidFile(
             f"{path} is a folder; name the file of a plan, or finish a sweep: krisis resume {path}"
         )
+    if is_run_file(path):
+        raise InvalidFile(f"{path} is one run; to repeat it, type: krisis run --config {path}")
     content = read_mapping(path, f"the plan of a sweep such as `{_HINT}`", option="the plan's name")
     if content.get("kind") == "krisis.sweep":
         found = SweepManifest.checked(content, path)
         if check:
             require_own(path, found.sweep_id, found.plan, instead=OWN_PLAN)
         return found.plan
-    if content.get("kind") == "krisis.run":
-        raise InvalidFile(f"{path} is of one run; to repeat it, type: krisis run --config {path}")
     if "models" not in content and "model" not in content:
         raise InvalidFile(f"{path} names no models; add a list such as `{_HINT}`")
     return dict(content)
@@ -258,8 +260,8 @@ class SweepFolder:
 
     @property
     def page(self) -> Path:
-        """Where the page of the cells and comparisons is written at the end."""
-        return self.path / "sweep.html"
+        """Where the page of the cells and comparisons is written at the end: next to the folder."""
+        return self.path.with_name(f"{self.path.name}.html")
 
     @property
     def exists(self) -> bool:
@@ -294,7 +296,7 @@ class SweepFolder:
 
         The plan of a stranger is refused unless it is to be trusted.
         """
-        refuse_links(self.path)
+        refuse_links(self.manifest)
         found = SweepManifest.checked(read_object(self.manifest), self.manifest)
         if trust:
             note_own(found.sweep_id, found.plan)
@@ -302,16 +304,16 @@ class SweepFolder:
         return plan_of({**found.plan, **given}, str(self.path))
 
     def runs(self, plan: Plan) -> dict[str, Path]:
-        """Return the run directory of every cell that has one, by the name of the cell."""
+        """Return the run of every cell that has one, by the name of the cell."""
         found: dict[str, Path] = {}
         keys = {cell.name: _key(cell.config) for cell in plan.cells}
         for path in list_runs(self.path):
             try:
-                key = _key(checked_config(read_manifest(path).config, str(path)))
+                key = _key(checked_config(read_description(path).config, str(path)))
             except UserError:
                 continue
             for name in (name for name, other in keys.items() if other == key):
-                if name not in found or _n_bytes(path) > _n_bytes(found[name]):
+                if name not in found or _n_rows(path) > _n_rows(found[name]):
                     found[name] = path
         return found
 
@@ -321,6 +323,6 @@ def _key(config: RunConfig) -> JsonObject:
     return config.model_dump(mode="json", exclude={*RESUMABLE, "out", "store_features"})
 
 
-def _n_bytes(run: Path) -> int:
-    rows = RunDirectory(run).rows
-    return rows.stat().st_size if rows.exists() else 0
+def _n_rows(run: Path) -> int:
+    with open_run(run, checked=True) as opened:
+        return opened.n_rows

@@ -10,11 +10,11 @@ from krisis.execution.batches import Batch
 from krisis.execution.options import Execution
 from krisis.execution.pacing.gate import Gate
 from krisis.execution.progress import Tally
-from krisis.execution.recorder import Earlier
+from krisis.execution.recorder import PriorSessions
 from krisis.execution.stop_when import Watch
 from krisis.execution.stopping import FailureLimit, Stop
 from krisis.metrics.base import EvaluationResult
-from krisis.results.journal import Spent
+from krisis.results.call_totals import CallTotals
 from krisis.results.stops import StopCause
 
 
@@ -24,7 +24,7 @@ class Ledger:
     def __init__(
         self,
         execution: Execution,
-        earlier: Earlier,
+        earlier: PriorSessions,
         *,
         gate: Gate,
         stop: Stop,
@@ -37,7 +37,7 @@ class Ledger:
         self._failures = FailureLimit(execution.limits.max_failures, n_cases=n_cases, stop=stop)
         self._watch, self._stop = watch, stop
         self.rows = dict(earlier.rows)
-        self.spent = earlier.spent
+        self.spent = earlier.totals
         self.tally = Tally(n_cases=n_cases)
         self._count(list(self.rows.values()))
         most, batch = self.spent.most_tokens, self.spent.batch_tokens
@@ -48,10 +48,10 @@ class Ledger:
         """Open the display."""
         self._display.begin(self._present_tally())
 
-    def finished(self, batch: Batch, rows: Sequence[EvaluationResult], spent: Spent) -> None:
+    def finished(self, batch: Batch, rows: Sequence[EvaluationResult], spent: CallTotals) -> None:
         """Keep the rows of a settled batch."""
         if self._recorder is not None:
-            self._recorder.append(batch, rows, spent)
+            self._recorder.append([case.row_place for case in batch], rows, spent)
         for case, row in zip(batch, rows, strict=True):
             self.rows[case.position] = row
         self.spent.add(spent)
@@ -69,11 +69,11 @@ class Ledger:
         self.tally.waiting = words
         self._display.advance(self._present_tally())
 
-    def left_off(self, spent: Spent) -> None:
+    def left_off(self, spent: CallTotals) -> None:
         """Keep what was spent on cases that are left for a later session."""
         if spent.to_dict():
             if self._recorder is not None:
-                self._recorder.note_spent(spent)
+                self._recorder.note_totals(spent)
             self.spent.add(spent)
 
     def end(self, cause: StopCause | None) -> None:

@@ -109,7 +109,7 @@ def check_batching(
         )
     if not has_recorder:
         raise InvalidValue(
-            "provider batches need a recorder: without a run directory nobody would know what "
+            "provider batches need a recorder: without a run nobody would know what "
             "was bought when the process ends; give Execution a Recorder"
         )
 

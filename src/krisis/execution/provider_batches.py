@@ -1,6 +1,6 @@
 """Asking by provider batches: submit, wait, collect, and ask again what was left, each row once.
 
-Before a provider batch is submitted the journal holds its marker, and before it is waited for its
+Before a provider batch is submitted the run file holds its marker, and before it is waited for its
 name, both on disk. Whoever takes the run up again finds it by its name or, where the cut fell in
 between, by its marker; only when it is certainly not there is it submitted again.
 """
@@ -33,15 +33,15 @@ from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import FirstCalls, Stop, StopRequested
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
-from krisis.results.journal import Spent
-from krisis.results.provider_batches import (
+from krisis.results.call_totals import CallTotals
+from krisis.results.stops import Detached, Interrupted, RequestsRefused
+from krisis.runs.provider_batches import (
     NOT_CHARGED,
     BatchRequest,
     ProviderBatch,
     ProviderBatchLog,
     unsettled,
 )
-from krisis.results.stops import Detached, Interrupted, RequestsRefused
 
 R = TypeVar("R")
 
@@ -87,7 +87,7 @@ class BatchRunner:
     first_calls: FirstCalls
     recorder: Recorder
     rows: Mapping[int, EvaluationResult]
-    spent: Spent
+    spent: CallTotals
     show: Callable[[str], None]
     api: BatchApi = field(init=False)
     budget: Budget = field(init=False)
@@ -98,6 +98,7 @@ class BatchRunner:
     _n_failed_looks: int = 0
     _n_refused: int = 0
     _is_full: bool = False
+    _n_made: int = 0
 
     def __post_init__(self) -> None:
         self.api, self.stop = self.settling.api, self.settling.stop
@@ -105,7 +106,7 @@ class BatchRunner:
 
     async def run(self, batches: Sequence[Batch], log: ProviderBatchLog) -> None:
         """Settle every batch, and what earlier sessions left with the provider."""
-        self._open = log.open
+        self._open, self._n_made = log.open, len(log.batches)
         for one in (one for batch in self._open for one in unsettled(batch, self.rows)):
             self.budget.hold_again(Tokens(one.most_input, one.most_output))
         self._todo.extend(log.left(self.rows))
@@ -180,7 +181,7 @@ class BatchRunner:
         return Parcel(ProviderBatch(marker, (), self.api.backend.ladder.current, 0.0))
 
     def _answered_before(self, one: BatchRequest, request: ChatRequest) -> bool:
-        spent = Spent()
+        spent = CallTotals()
         found = self.settling.caller.from_cache(request, self.settling.caller.read, spent)
         if found is not None:
             self.settling.engine.answer(self.settling.cases(one), found[1], spent=spent)
@@ -191,7 +192,9 @@ class BatchRunner:
         self.stop.check()
         batch = parcel.batch
         batch.requests, batch.intended_at = tuple(parcel.ones), time.time()
-        self.recorder.note_provider_batch(batch.intended())
+        self._n_made += 1
+        batch.number = self._n_made
+        self.recorder.note_provider_batch(batch)
         self._open.append(batch)
         policy, n_retries = RetryPolicy.of(self.api.backend), 0
         while True:
@@ -211,7 +214,7 @@ class BatchRunner:
 
     def _found(self, batch: ProviderBatch, name: str) -> None:
         batch.batch_id = name
-        self.recorder.note_provider_batch(batch.line("submitted", batch_id=name))
+        self.recorder.note_provider_batch(batch)
         self.first_calls.succeeded()
 
     def _not_submitted(self, batch: ProviderBatch, error: BackendError) -> None:
@@ -319,11 +322,9 @@ class BatchRunner:
         if end in NOT_CHARGED:
             for one in outcome.again:
                 self.budget.hold_again(Tokens(one.most_input, one.most_output), -1)
-        again = list(map(list, outcome.again))
-        facts = {"end": end, "again": again, "calls": outcome.lost.to_dict()}
-        self.recorder.note_provider_batch(batch.line("closed", **facts))
+        batch.end, batch.again = end, tuple(outcome.again)
+        self.recorder.note_provider_batch(batch, outcome.lost)
         self.spent.add(outcome.lost)
-        batch.end = end
         self._open.remove(batch)
         self._todo.extend(outcome.again)
 

@@ -1,11 +1,13 @@
-"""Keep a run in a directory while it goes on, so that a later session can continue it."""
+"""Keep a run in a file while it goes on, so that a later session can continue it."""
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import re
 import secrets
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,35 +18,27 @@ from pathlib import Path
 from krisis import __version__
 from krisis.errors import InvalidFile, InvalidValue, RunConflict
 from krisis.execution.trust import note_own
-from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, write_text
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Imported, Provenance, TaskFacts
 from krisis.results.asking import AskingFacts
 from krisis.results.base import BenchmarkResult
-from krisis.results.cases import Cases
-from krisis.results.journal import Journal, Place, Spent
-from krisis.results.journal_reading import JournalContents, damaged_lines, mend, read_journal
-from krisis.results.lock import RunLock
-from krisis.results.provider_batches import ProviderBatchLog
+from krisis.results.call_totals import CallTotals
 from krisis.results.stops import StopCause
-from krisis.results.store import (
-    NEVER,
-    Identity,
-    Manifest,
-    RunDirectory,
-    list_runs,
-    metrics_text,
-    read_manifest,
-    started_at,
-)
+from krisis.runs.description import NEVER, Identity, RunDescription
+from krisis.runs.load import list_runs, stored_parts
+from krisis.runs.provider_batches import ProviderBatch, ProviderBatchLog
+from krisis.runs.read import RunContents, RunFile, open_run
+from krisis.runs.schema import SUFFIX
+from krisis.runs.write import RowPlace, RunWriter, StoredCase
 
 
 @dataclass(slots=True)
-class Earlier:
-    """What previous sessions of the run left: their rows, their spending, their time, damage."""
+class PriorSessions:
+    """What previous sessions of the run left: their rows, what they took, their time, damage."""
 
     rows: dict[int, EvaluationResult] = field(default_factory=dict)
-    spent: Spent = field(default_factory=Spent)
+    totals: CallTotals = field(default_factory=CallTotals)
     elapsed_seconds: float = 0.0
     damage: str = ""
     provider_batches: ProviderBatchLog = field(default_factory=ProviderBatchLog)
@@ -66,7 +60,8 @@ class Opening:
     task: TaskFacts
     suite_description: JsonObject
     backend_name: str
-    cases: Cases
+    cases: Sequence[StoredCase]
+    n_cases: int
     is_synthetic: bool = False
     may_store_features: bool = True
     imported: Imported | None = None
@@ -75,12 +70,12 @@ class Opening:
 
 
 class Recorder:
-    """Creates a run directory under ``out``, or continues the one given to `resume`.
+    """Creates a run file in the folder ``out``, or continues the one given to `resume`.
 
-    ``config`` is stored in the manifest, so that the run can be repeated from it. Features are
-    stored only on request, or when every record says that it is synthetic. With ``resume_newest``
-    an unfinished run in ``out`` that has the same identity is continued, the one that has come
-    furthest; ``announce`` is called with sentences that say which, and what was mended.
+    ``config`` is stored in it, so that the run can be repeated. Features are stored only on
+    request, or when every record says that it is synthetic. With ``resume_newest`` an unfinished
+    run in ``out`` that has the same identity is continued, the one that has come furthest;
+    ``announce`` is called with sentences that say which, and what was damaged.
     """
 
     def __init__(
@@ -98,13 +93,11 @@ class Recorder:
         self.store_features = store_features
         self._resume_newest = resume_newest
         self.announce = announce or (lambda text: None)
-        self._resumed: RunDirectory | None = None
+        self._resumed: Path | None = None
         self._retry_failed = False
-        self._has_old_scores = False
-        self._journal: Journal | None = None
-        self._lock: RunLock | None = None
-        self._manifest: Manifest | None = None
-        self.directory: RunDirectory | None = None
+        self._writer: RunWriter | None = None
+        self._description: RunDescription | None = None
+        self.path: Path | None = None
 
     @classmethod
     def resume(
@@ -116,7 +109,7 @@ class Recorder:
     ) -> Recorder:
         """Return a recorder that continues a run, or asks again what was not evaluated."""
         recorder = cls(announce=announce)
-        recorder._resumed = RunDirectory(Path(run))
+        recorder._resumed = Path(run)
         recorder._retry_failed = retry_failed
         return recorder
 
@@ -128,8 +121,8 @@ class Recorder:
         """Take the configuration that makes a run again, or why there is none."""
         self._config, self._config_missing = dict(settings.config), settings.missing
 
-    def begin(self, opening: Opening) -> Earlier:
-        """Open the directory, refuse another run's, and return what is already there."""
+    def begin(self, opening: Opening) -> PriorSessions:
+        """Open the file, refuse another run's, and return what is already there."""
         if self._resume_newest:
             self._resumed, words = furthest_unfinished(self.out, opening)
             self.announce(words)
@@ -142,84 +135,80 @@ class Recorder:
             raise InvalidFile(
                 f"{place} cannot be written ({error.strerror}); choose another folder for runs"
             ) from None
+        except sqlite3.Error as error:
+            place = self.path or self.out
+            raise InvalidFile(
+                f"{place} cannot be written ({error}); choose another folder for runs"
+            ) from None
 
     def signed(self, provenance: Provenance) -> Provenance:
-        """Return a provenance with what the run directory knows: its name, code and settings."""
-        if self._manifest is None or self.directory is None:
+        """Return a provenance with what the run file knows: its name, code and settings."""
+        if self._description is None or self.path is None:
             return provenance
         return replace(
             provenance,
-            run_id=self._manifest.run_id,
-            run_directory=str(self.directory.path),
-            git_commit=self._manifest.git_commit,
-            versions=self._manifest.versions,
-            config=self._manifest.config,
-            imported=self._manifest.imported,
+            run_id=self._description.run_id,
+            run_file=str(self.path),
+            git_commit=self._description.git_commit,
+            versions=self._description.versions,
+            config=self._description.config,
+            imported=self._description.imported,
         )
 
     def append(
-        self, cases: Sequence[Place], rows: Sequence[EvaluationResult], spent: Spent
+        self, places: Sequence[RowPlace], rows: Sequence[EvaluationResult], totals: CallTotals
     ) -> None:
         """Keep finished rows; scores of an earlier session no longer fit them."""
-        if self._journal is not None:
-            self._journal.append(cases, rows, spent)
-            if self._has_old_scores and self.directory is not None:
-                self._has_old_scores = False
-                self.directory.metrics.unlink(missing_ok=True)
+        if self._writer is not None:
+            self._writer.append(places, rows, totals)
 
-    def note_sent(self, n_input: float, n_output: float) -> None:
-        """Keep the most that a call can take, before it is sent."""
-        if self._journal is not None:
-            self._journal.note_sent(n_input, n_output)
+    async def note_call(self, n_input: float, n_output: float) -> None:
+        """Have the most that a call can take on disk, before it is sent."""
+        if self._writer is not None:
+            await asyncio.wrap_future(self._writer.note_call(n_input, n_output))
 
-    def note_spent(self, spent: Spent) -> None:
+    def note_totals(self, totals: CallTotals) -> None:
         """Keep what calls took that led to no row."""
-        if self._journal is not None:
-            self._journal.note_spent(spent)
+        if self._writer is not None:
+            self._writer.note_totals(totals)
 
-    def note_provider_batch(self, line: JsonObject) -> None:
-        """Keep what became of a provider batch; on disk before anything follows from it."""
-        if self._journal is not None:
-            self._journal.note_provider_batch(line)
+    def note_provider_batch(self, batch: ProviderBatch, totals: CallTotals | None = None) -> None:
+        """Keep the state of a provider batch; on disk before anything follows from it."""
+        if self._writer is not None:
+            self._writer.note_provider_batch(batch, totals)
+
+    def note_not_taken(self, places_and_reasons: Sequence[tuple[str, str]]) -> None:
+        """Keep the rows of an imported file that could not be taken."""
+        if self._writer is not None and places_and_reasons:
+            self._writer.note_not_taken(places_and_reasons)
 
     def note_stop(self, cause: StopCause) -> None:
         """Keep the cause of an early end."""
-        if self._journal is not None:
-            self._journal.note_stop(cause)
+        if self._writer is not None:
+            self._writer.note_stop(cause)
 
     def finish(self, result: BenchmarkResult) -> None:
-        """Write the scores beside rows that the disk has confirmed."""
-        if self.directory is not None and self._journal is not None:
-            self._journal.confirm()
-            scores = metrics_text(result, self.directory.rows.stat().st_size)
-            write_text(self.directory.metrics, scores, overwrite=True)
+        """Keep the scores beside the rows that they were computed from."""
+        if self._writer is not None:
+            facts, scores = stored_parts(result)
+            self._writer.finish(facts=facts, scores=scores, version=__version__)
 
     def close(self) -> None:
-        """Release the journal and the lock."""
-        try:
-            if self._journal is not None:
-                self._journal.close()
-        finally:
-            self._journal = None
-            if self._lock is not None:
-                self._lock.release()
-                self._lock = None
+        """Close the run to a single file and release it."""
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            writer.close()
 
-    def _create(self, opening: Opening) -> Earlier:
+    def _create(self, opening: Opening) -> PriorSessions:
         stores_features = self._stores_features(opening)
         created_at = datetime.now(UTC)
-        run_id = secrets.token_hex(3)
-        path = self.out / run_name(opening, created_at, run_id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700)
-        self.directory = RunDirectory(path)
-        self._lock = RunLock(path)
-        manifest = Manifest(
+        run_id = secrets.token_hex(8)
+        self.path = self.out / f"{run_name(opening, created_at, run_id[:6])}{SUFFIX}"
+        self._description = RunDescription(
             run_id=run_id,
             created_at=created_at.isoformat(timespec="milliseconds"),
             backend_name=opening.backend_name,
-            n_cases=len(opening.cases.digests),
-            cases_hash=opening.cases.content_hash,
+            n_cases=opening.n_cases,
             identity=opening.identity,
             task=opening.task,
             suite_description=plain(opening.suite_description),
@@ -231,52 +220,63 @@ class Recorder:
             imported=opening.imported,
             asking=opening.asking,
         )
-        note_own(run_id, manifest.config)
-        write_text(self.directory.cases, opening.cases.text)
-        write_text(self.directory.manifest, manifest.model_dump_json(indent=2) + "\n")
-        self._manifest = manifest
-        self._journal = Journal(
-            self.directory.rows, stores_features=stores_features, price=opening.price
-        )
-        return Earlier()
+        note_own(run_id, self._description.config)
+        self._writer = RunWriter.create(self.path, self._description, opening.cases)
+        self._writer.begin_session(opening.price)
+        return PriorSessions()
 
-    def _continue(self, directory: RunDirectory, opening: Opening) -> Earlier:
-        manifest = read_manifest(directory.path)
-        refuse_other_run(str(directory.path), manifest.identity, opening.identity)
-        self._lock = RunLock(directory.path)
-        directory.remove_half_written()
-        self.directory, self._manifest = directory, manifest
-        self._has_old_scores = directory.metrics.exists()
-        journal = self._mended(directory, manifest, opening.cases)
-        totals = (journal.spent, journal.elapsed_seconds, journal.loss)
-        earlier = Earlier(journal.rows, *totals, journal.provider_batches)
+    def _continue(self, path: Path, opening: Opening) -> PriorSessions:
+        with open_run(path) as run:
+            refuse_other_run(str(path), run.description.identity, opening.identity)
+            if run.is_broken:
+                raise InvalidFile(
+                    f"{path} is damaged and cannot be continued; to save what can be read into a "
+                    f"new file, type: krisis doctor {path} --repair"
+                )
+            self.path, self._description = path, run.description
+        self._writer = RunWriter.resume(path, self._description, opening.cases)
+        try:
+            with open_run(path, checked=True) as run:
+                n_whole = sum(1 for _ in run.believed("cases"))
+            if n_whole < len(opening.cases):
+                self._writer.rewrite_cases()  # the identity covers the data: they are the same
+            with open_run(path, checked=True) as run:
+                contents = run.contents()
+                if run.left_out["provider_batches"]:
+                    raise InvalidFile(
+                        f"{path}: what it says of its provider batches is damaged, so that going "
+                        "on could buy their answers again; look at them on the provider's page, "
+                        "and start a new run for the records that have no row"
+                    )
+                damage = self._without_damage(run, contents)
+            self._writer.begin_session(opening.price)
+        except BaseException:
+            self.close()
+            raise
+        earlier = PriorSessions(
+            contents.rows,
+            contents.totals,
+            contents.elapsed_seconds,
+            damage,
+            contents.provider_batches,
+        )
         if self._retry_failed:
             earlier.rows = {
                 at: row for at, row in earlier.rows.items() if row.outcome != "not_evaluated"
             }
-        self._journal = Journal(
-            directory.rows, stores_features=manifest.stores_features, price=opening.price
-        )
         return earlier
 
-    def _mended(self, directory: RunDirectory, manifest: Manifest, cases: Cases) -> JournalContents:
-        """Read what earlier sessions left, checked against the suite; set damage aside."""
-        if Cases.read(directory.cases, manifest.cases_hash) is None:
-            # The identity covers the data: it is the stored file that is wrong, not the suite.
-            manifest.cases_hash = cases.content_hash
-            write_text(directory.cases, cases.text, overwrite=True)
-            write_text(
-                directory.manifest, manifest.model_dump_json(indent=2) + "\n", overwrite=True
-            )
-        journal = read_journal(directory.rows, cases)
-        if not journal.damage:
-            return journal
-        mend(directory.rows, journal.damage, directory.damaged)
-        self.announce(
-            f"{damaged_lines(len(journal.damage))} of {directory.rows} set aside in "
-            f"{directory.damaged.name}; records without a row are asked again"
-        )
-        return read_journal(directory.rows, cases)
+    def _without_damage(self, run: RunFile, contents: RunContents) -> str:
+        """Take damaged rows out, to be asked again; say what the totals lack."""
+        assert self._writer is not None
+        n_rows = len(contents.damaged)
+        if n_rows:
+            self._writer.drop_rows(contents.damaged)
+            rows = "1 damaged row" if n_rows == 1 else f"{n_rows} damaged rows"
+            self.announce(f"{rows} of {run.path} taken out; the records are asked again")
+        n_lines = sum(run.left_out[table] for table in ("usage", "calls", "sessions"))
+        lines = "1 damaged line" if n_lines == 1 else f"{n_lines} damaged lines"
+        return f"{lines}: calls, tokens and cost lack what was in them" if n_lines else ""
 
     def _stores_features(self, opening: Opening) -> bool:
         wanted = self.store_features
@@ -288,7 +288,7 @@ class Recorder:
         return opening.may_store_features and (opening.is_synthetic if wanted is None else wanted)
 
 
-def furthest_unfinished(out: Path, opening: Opening) -> tuple[RunDirectory | None, str]:
+def furthest_unfinished(out: Path, opening: Opening) -> tuple[Path | None, str]:
     """Return the unfinished run of the very same identity with the most rows, and say which it is.
 
     Rows are what was paid for, and no clock has a say in them. Of equal ones the later start
@@ -297,24 +297,23 @@ def furthest_unfinished(out: Path, opening: Opening) -> tuple[RunDirectory | Non
     now, found = datetime.now(UTC), []
     for path in list_runs(out):
         try:
-            manifest = read_manifest(path)
+            with open_run(path, checked=True) as run:
+                if run.description.identity == opening.identity:
+                    n_rows, started = run.n_rows, run.description.started_at
+                    if n_rows < opening.n_cases:
+                        found.append((n_rows, started if started <= now else NEVER, path))
         except InvalidFile:
             continue
-        if manifest.identity == opening.identity:
-            n_rows = len(read_journal(RunDirectory(path).rows, opening.cases).rows)
-            started = started_at(manifest)
-            if n_rows < manifest.n_cases:
-                found.append((n_rows, started if started <= now else NEVER, path))
     if not found:
         return None, f"No unfinished run with these settings in {out}; starting a new one"
     n_rows, _, path = max(found)
     others = f", of {len(found)} unfinished runs the furthest" if len(found) > 1 else ""
-    n_cases = len(opening.cases.digests)
-    return RunDirectory(path), f"Continuing {path} ({n_rows} of {n_cases} records done{others})"
+    done = f"{n_rows} of {opening.n_cases} records done{others}"
+    return path, f"Continuing {path} ({done})"
 
 
 def run_name(opening: Opening, created_at: datetime, run_id: str) -> str:
-    """Name a run directory after its time, suite, task and model, in letters any disk takes."""
+    """Name a run after its time, suite, task and model, in letters any disk takes."""
     suite = str(opening.suite_description.get("suite") or opening.identity.suite or "suite")
     words = (suite, opening.task.name, str(opening.suite_description.get("mode") or ""))
     question = "-".join(dict.fromkeys(word for word in words if word))

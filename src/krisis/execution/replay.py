@@ -12,13 +12,14 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.outcomes import NO_PREDICTION, NOT_ALLOWED
 from krisis.results.base import BenchmarkResult
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
+from krisis.runs.places import is_run_file
 
 
 class ReplayBackend(BaseBackend):
     """Answers each record as it was answered in a saved run; others are failures, not guesses.
 
-    Give it the evaluation results of a `BenchmarkResult`, or the path of a run directory or of a
+    Give it the evaluation results of a `BenchmarkResult`, or the path of a run or of a
     full JSON result. What failed then fails again.
     """
 
@@ -34,7 +35,7 @@ class ReplayBackend(BaseBackend):
         if not self._rows or "" in self._rows:
             raise InvalidValue(
                 f"the saved run of {self.name!r} has no rows with a record_id; "
-                "give a run directory or a full JSON result"
+                "give a run or a full JSON result"
             )
 
     def evaluate(self, record: PatientRecord) -> BackendResponse:
@@ -72,11 +73,9 @@ class ReplayBackend(BaseBackend):
 
 
 def _saved_rows(path: Path) -> list[EvaluationResult]:
-    if path.is_dir():
+    if is_run_file(path):
         return load_run(path).evaluation_results
     rows = BenchmarkResult.load(path).evaluation_results
     if not rows:
-        raise InvalidFile(
-            f"{path} holds no evaluation_results; give a run directory or a full JSON result"
-        )
+        raise InvalidFile(f"{path} holds no evaluation_results; give a run or a full JSON result")
     return rows

@@ -17,14 +17,14 @@ from krisis.errors import (
     WorkerLost,
 )
 from krisis.execution.pacing.budget import Asked, Promise
-from krisis.results.journal import Spent
+from krisis.results.call_totals import CallTotals
 
 R = TypeVar("R")
 # The same cap would cut it again, the same policy withhold it, and so on.
 FINAL = (TruncatedReply, ContentFiltered, WorkerLost)
 
 
-def lose(spent: Spent, error: BackendError) -> None:
+def lose(spent: CallTotals, error: BackendError) -> None:
     """Count the tokens of a call that gave nothing."""
     spent.lost_input_tokens += error.input_tokens or 0
     spent.lost_output_tokens += error.output_tokens or 0
@@ -41,7 +41,7 @@ class Exchanges(Protocol):
         request: ChatRequest,
         read: Callable[[ChatRequest, ChatReply], R],
         asked: Asked,
-        spent: Spent,
+        spent: CallTotals,
     ) -> Awaitable[tuple[ChatReply, R]]:
         """Return the reply to a request and what it says."""
 
@@ -62,7 +62,7 @@ class SecondCalls:
     backend: ChatBackend
     first: FirstCall
     promise: Promise
-    spent: Spent
+    spent: CallTotals
     is_paid: bool
     _outcomes: list[BackendResponse | BackendError] = field(init=False)
 

@@ -50,19 +50,19 @@ from krisis.execution.pacing.gate import Gate
 from krisis.execution.pacing.prices import cost_of, price_of
 from krisis.execution.prompts import PromptCheck
 from krisis.execution.provider_batches import BatchRunner
-from krisis.execution.recorder import Earlier, Opening
+from krisis.execution.recorder import Opening, PriorSessions
 from krisis.execution.stop_when import Watch
 from krisis.execution.stopping import CannotGoOn, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Prompts, Provenance, RunFacts, Spending
 from krisis.results.attrition import Attrition
-from krisis.results.cases import Cases
-from krisis.results.journal import Spent
-from krisis.results.provider_batches import ProviderBatchLog
+from krisis.results.call_totals import CallTotals
 from krisis.results.repeats import mark_agreement
 from krisis.results.stops import Decided, StopCause
-from krisis.results.store import Identity
+from krisis.runs.description import Identity
+from krisis.runs.provider_batches import ProviderBatchLog
+from krisis.runs.write import StoredCase
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,19 +165,28 @@ class Session:
         if self._execution.cache is not None:
             self._execution.cache.flush()
 
-    def _begin(self) -> Earlier:
+    def _begin(self) -> PriorSessions:
         recorder = self._execution.recorder
         if recorder is None:
-            return Earlier()
+            return PriorSessions()
         job = self._job
         opening = Opening(
             self._identity(),
             self._task,
             job.description,
             job.backend.asked_as,
-            cases=Cases.of(
-                (case.name, case.record.cluster_id, case.record.label) for case in self._cases
-            ),
+            cases=[
+                StoredCase(
+                    record_id=record.record_id,
+                    cluster_id=record.cluster_id,
+                    label=record.label,
+                    metadata=record.metadata,
+                    features=record.features,
+                    context=record.context,
+                )
+                for record in job.records
+            ],
+            n_cases=len(self._cases),
             is_synthetic=all(record.metadata.get("synthetic") is True for record in job.records),
             may_store_features=job.suite.stores_text,
             asking=asking_facts(job.backend),
@@ -222,7 +231,7 @@ class Session:
             self._stop,
             max_concurrency=most,
             account=account,
-            on_send=recorder.note_sent if recorder is not None else None,
+            on_send=recorder.note_call if recorder is not None else None,
         )
 
     def _refuse_live_beside(self, log: ProviderBatchLog) -> None:
@@ -245,14 +254,14 @@ class Session:
         slots, size = gate.concurrency, job.batch_size
         return Workers(cluster, recipe, stop=self._stop, concurrency=slots, batch_size=size)
 
-    def _remaining(self, earlier: Earlier) -> list[Batch]:
+    def _remaining(self, earlier: PriorSessions) -> list[Batch]:
         done = earlier.rows.keys() | earlier.provider_batches.taken(earlier.rows)
         if not done:
             return self._batches
         missing = [case for case in self._asked if case.position not in done]
         return plan_batches(missing, self._job.batch_size)
 
-    async def _work(self, ledger: Ledger, gate: Gate, earlier: Earlier) -> None:
+    async def _work(self, ledger: Ledger, gate: Gate, earlier: PriorSessions) -> None:
         review, batches = Review(self._job.suite), self._remaining(earlier)
         first_calls = FirstCalls(self._stop, review.error)
         caller = self._caller(gate, first_calls)
@@ -333,7 +342,11 @@ class Session:
         return made if recorder is None else recorder.signed(made)
 
     def _spending(
-        self, spent: Spent, rows: Sequence[EvaluationResult], elapsed_seconds: float, gate: Gate
+        self,
+        spent: CallTotals,
+        rows: Sequence[EvaluationResult],
+        elapsed_seconds: float,
+        gate: Gate,
     ) -> Spending:
         spending = Spending.of(spent, rows, elapsed_seconds=elapsed_seconds)
         cache = self._execution.cache

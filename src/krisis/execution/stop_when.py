@@ -245,7 +245,7 @@ def _hits_of(
     if share is None:
         raise InvalidValue(
             f"{name} has scored no record of this run, so nothing can be better than it; name a "
-            "run directory or a full result of the same suite and task"
+            "run or a full result of the same suite and task"
         )
     pairs = zip(shared, share.hits.tolist(), share.among.tolist(), strict=True)
     return {position: float(hit) for position, hit, counts in pairs if counts}

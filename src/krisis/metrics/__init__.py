@@ -29,6 +29,7 @@ from krisis.metrics.classification import (
     default_classification_metrics,
 )
 from krisis.metrics.clinical_calibration import clinical_calibration_metrics
+from krisis.metrics.decision import DecisionCost, DecisionSkill
 from krisis.metrics.diagnostic import (
     DiseaseF1,
     NegativeLikelihoodRatio,
@@ -64,6 +65,8 @@ __all__ = [
     "BaseMetric",
     "BootstrapOptions",
     "BrierScore",
+    "DecisionCost",
+    "DecisionSkill",
     "DeferralAlignment",
     "DiseaseAUPRC",
     "DiseaseAUROC",

@@ -301,7 +301,8 @@ class DeferralAlignment(_OfLabelled):
     deferring would have scored on these rows. Where the metadata say why deferral is due, they add
     the same figures for each kind of deferral (``by_kind``: the rows of that kind and those not to
     be deferred), for the rows whose label hangs on the prevalence and for the others
-    (``by_prior``), and the counts by reason.
+    (``by_prior``), and the counts by reason. Where they name the rules of a checklist that a case
+    breaks (``rules``), the details count what the model did by rule: compliance, whatever was due.
 
     Reference: Matthews, Comparison of the predicted and observed secondary structure of T4 phage
     lysozyme, BBA 405 (1975) 442–451, for the correlation.
@@ -357,6 +358,7 @@ def _parts(table: Table) -> JsonObject:
         "by_kind": by_kind,
         "by_prior": {name: _sides(table, rows) for name, rows in by_prior.items()},
         "by_reason": _reasons([reasons[i] for i in due.tolist()], table.abstained[due]),
+        "by_rule": _compliance(table),
     }
     return {name: part for name, part in found.items() if part}
 
@@ -389,7 +391,37 @@ def _reasons(given: Sequence[object], deferred: BoolArray) -> JsonObject:
     return {one: {"n_due": n_due[one], "n_deferred": n_deferred[one]} for one in order}
 
 
+def _compliance(table: Table) -> JsonObject:
+    """Count by rule how many cases break it and what the model did with them, most first.
+
+    The parts "any rule" and "no rule" share all cases out: they tell which deferrals follow a rule.
+    """
+    broken = [rules if isinstance(rules, list | tuple) else [] for rules in table.metadata(_RULES)]
+    if not any(broken):
+        return {}
+    rows: dict[str, list[int]] = {}
+    for place, rules in enumerate(broken):
+        for rule in dict.fromkeys(map(str, rules)):
+            rows.setdefault(rule, []).append(place)
+    order = sorted(rows, key=lambda rule: (-len(rows[rule]), rule))
+    parts = {
+        **{rule: rows[rule] for rule in order},
+        "any rule": [place for place, rules in enumerate(broken) if rules],
+        "no rule": [place for place, rules in enumerate(broken) if not rules],
+    }
+    return {
+        name: {
+            "n": len(places),
+            "n_deferred": int(table.abstained[places].sum()),
+            "n_answered": int(table.answered[places].sum()),
+            "n_right": int(table.correct[places].sum()),
+        }
+        for name, places in parts.items()
+    }
+
+
 _KIND, _REASONS, _PRIOR = WHY_DEFERRED
+_RULES = "rules"
 
 
 def two_sided(confusion: dict[str, int]) -> dict[str, float]:

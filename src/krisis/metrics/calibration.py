@@ -10,11 +10,9 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
-from krisis.metrics.curve_form import CurvePlan, answered_without_confidence, error_driven
-from krisis.metrics.forms import Form, Mean, Uncertainty, Undefined
+from krisis.metrics.forms import Errors, Form, Mean, Undefined
 from krisis.metrics.gap_form import GapSum
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table
-from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import de_moivre
 
 __all__ = [
@@ -145,20 +143,18 @@ class BrierScore(BaseMetric):
         loss = squared_errors(table)
         if loss is None:
             return Undefined("non_binary_labels_or_predictions")
-        form = SquaredErrors(loss, among=table.usable, low=0.0, high=1.0)
+        form = Mean(
+            loss,
+            among=table.usable,
+            low=0.0,
+            high=1.0,
+            errors=Errors(
+                ~table.correct, np.square(1 - table.confidence), np.square(table.confidence)
+            ),
+        )
         # A right answer of confidence c that turns wrong costs c² in place of (1 − c)².
         form.slope = abs(float(np.mean(2 * table.confidence[table.usable] - 1)))
         return form
-
-
-class SquaredErrors(Mean):
-    """Squared errors of a probability: small as long as wrong answers were not confident ones."""
-
-    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return the interval that allows for wrong answers which were not seen."""
-        if answered_without_confidence(table).any() or (table.usable != table.answered).any():
-            return super().uncertainty(table, options)
-        return Uncertainty(error_driven(table, CurvePlan(), options)["brier"])
 
 
 def squared_errors(table: Table) -> FloatArray | None:

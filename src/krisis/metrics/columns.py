@@ -64,6 +64,9 @@ class ColumnReader(Protocol):
     def signal_column(self, name: str) -> FloatArray | None:
         """Return a signal, NaN where a row lacks it; None where there is no such column."""
 
+    def signal_names(self) -> list[str]:
+        """Return the names of the signals that there are columns of."""
+
     def clusters(self) -> IntArray:
         """Return a code of the patient of every row, numbered by first appearance."""
 
@@ -129,7 +132,7 @@ class ColumnTable(Table):
         """Refuse what would need a row in memory for every line of the file."""
         raise InvalidValue(
             f"this needs every row in memory, and {self.reader.place} has {self.n_rows:,}; it "
-            "works on smaller files and on run directories"
+            "works on smaller files and on runs"
         )
 
     @cached_property
@@ -242,6 +245,9 @@ class _Part:
     def signal_column(self, name: str) -> FloatArray | None:
         values = self.whole.signal_column(name)
         return None if values is None else values[self.kept]
+
+    def signal_names(self) -> list[str]:
+        return self.whole.signal_names()
 
     def clusters(self) -> IntArray:
         return numbered(self.whole.clusters()[self.kept])

@@ -17,16 +17,30 @@ from krisis.metrics.risk_coverage import (
     risk_coverage_curve,
 )
 from krisis.metrics.table import BoolArray, FloatArray, Loss, Table, Units
-from krisis.metrics.weighted_curve import CurveItems, CurveStatistic, area_key, risk_key
-from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.error_driven import N_RESAMPLES, AnsweredRows, error_driven_intervals
+from krisis.metrics.weighted_curve import (
+    CurveItems,
+    CurveStatistic,
+    PseudoAnswers,
+    area_key,
+    risk_key,
+)
+from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.intervals import Interval
-from krisis.statistics.risk_masses import Figure
+from krisis.statistics.pseudo_answer import (
+    METHOD,
+    N_RESAMPLES,
+    RIGHT_WEIGHT,
+    FigureRange,
+    Lots,
+    bootstrap_interval,
+    error_weight,
+)
 
 # Weighted curves walk every item: beyond this many, confidences are grouped into equal shares of
 # the rows and the values shifted by what the grouping changed.
 MOST_ITEMS = 20_000
 N_GROUPS = 200
+_MOST_PLACES = 100
 _CELLS_PER_BLOCK = 4_000_000
 STANDARD_COVERAGE = 0.8
 
@@ -84,28 +98,24 @@ _FIGURES: dict[str, Callable[[RiskCoverageCurve, Mapping[str, float]], float]] =
 
 @dataclass(frozen=True, slots=True)
 class CurvePlan:
-    """What is asked of a curve: the loss, the coverages of its risks, and where areas are cut."""
+    """What is asked of a curve: the loss, the coverages of its risks, and where areas are cut.
+
+    The risk is that at exactly a coverage, or else at the first working point that covers as much.
+    """
 
     loss: Loss = "error"
     coverages: tuple[float, ...] = (STANDARD_COVERAGE,)
     cuts: tuple[float, ...] = ()
+    exact: bool = True
+
+    def statistic(self, items: CurveItems, *, optimal: bool) -> CurveStatistic:
+        """Return the figures of the curve of items under weights."""
+        return CurveStatistic(items, self.coverages, self.cuts, optimal=optimal, exact=self.exact)
 
     def names(self) -> list[str]:
         """Return the names of all figures."""
         areas = [area_key(area, cut) for cut in self.cuts for area in ("aurc", "augrc")]
         return [*_FIGURES, *areas, *map(risk_key, self.coverages)]
-
-    def figure(self, name: str) -> Figure:
-        """Return what the draws of the error share compute for a name."""
-        for coverage in self.coverages:
-            if name == risk_key(coverage):
-                return Figure("risk", coverage)
-        for cut in self.cuts:
-            if name == area_key("aurc", cut):
-                return Figure("aurc", cut)
-            if name == area_key("augrc", cut):
-                return Figure("augrc", cut)
-        return Figure(name)  # type: ignore[arg-type]  # an unknown name is refused there
 
     def value(self, name: str, table: Table) -> float:
         """Return one figure of the curve of a table; NaN where it is undefined."""
@@ -114,8 +124,10 @@ class CurvePlan:
             return _FIGURES[name](curve, optimal_areas(table, self.loss))
         for coverage in self.coverages:
             if name == risk_key(coverage):
-                found = curve.risk_at(coverage)
-                return math.nan if found is None else found[0]
+                exactly, first = curve.risk_exactly_at(coverage), curve.risk_at(coverage)
+                if exactly is None or first is None:
+                    return math.nan
+                return exactly if self.exact else first[0]
         for cut in self.cuts:
             if name == area_key("aurc", cut):
                 return curve.aurc(cut)
@@ -130,8 +142,30 @@ class CurveFigure(Form):
     def __init__(self, name: str, table: Table, plan: CurvePlan) -> None:
         self.name, self.plan, self._table = name, plan, table
         self.high = largest_loss(table, plan.loss)
-        # Generalized risk counts each answer once and the area under it half of that.
-        self.slope = self.high * (0.5 if "augrc" in name else 1.0)
+
+    @property
+    def slope(self) -> float:  # type: ignore[override]
+        """How far one wrong answer in place of a right one moves the figure, times the answers.
+
+        The mean over where by confidence the answer is: 1 for an AURC, ½ for an AUGRC, less for an
+        area that is cut or in excess of the optimal one. Each figure has its own.
+        """
+        one = Units(np.zeros(self._table.n_scored, dtype=np.int64), 1)
+        items = grouped_confidence(items_of(self._table, self.plan.loss, one))
+        n = items.losses.size
+        if not n or self.name == "cmax":
+            return 0.0
+        m = min(n, _MOST_PLACES)
+        middle = ((np.arange(m) + 0.5) * n / m).astype(np.int64)
+        place = np.argsort(-items.confidence, kind="stable")[middle]
+        statistic = self.plan.statistic(items, optimal=needs_optimal(self.name))
+        wrong, right = (
+            statistic(np.ones((1, place.size)), PseudoAnswers(place, np.ones(place.size), loss))[
+                self.name
+            ]
+            for loss in (self.high, 0.0)
+        )
+        return float(np.abs(wrong - right).mean()) * (n + 1)
 
     @property
     def curve(self) -> RiskCoverageCurve:
@@ -144,7 +178,8 @@ class CurveFigure(Form):
         for coverage in self.plan.coverages:
             if self.name == risk_key(coverage):
                 found = self.curve.risk_at(coverage)
-                return 0 if found is None else round(found[1] * self._table.n_scored)
+                reached = coverage if self.plan.exact else found and found[1]
+                return round((reached or 0.0) * self._table.n_scored) if found else 0
         return int(self.curve.n_accepted[-1])
 
     def value(self) -> float:
@@ -161,8 +196,14 @@ class CurveFigure(Form):
         return weighted
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return the interval from draws of the error share, shared by all figures of the curve."""
-        found = error_driven(table, self.plan, options)
+        """Return the interval of the patient bootstrap, one draw for all figures of the curve."""
+        plan = self.plan
+        names = ["aurc", "augrc", "aurc_normalized", "augrc_normalized"]
+        names += map(risk_key, plan.coverages)
+        found = table.shared(
+            ("curve_intervals", plan, options),
+            lambda: curve_intervals(table, plan, names, options=options),
+        )
         details: dict[str, object] = {}
         if f"{self.name}_normalized" in found:
             normalized = found[f"{self.name}_normalized"]
@@ -170,41 +211,93 @@ class CurveFigure(Form):
         return Uncertainty(found[self.name], details)
 
 
-def error_driven(table: Table, plan: CurvePlan, options: BootstrapOptions) -> dict[str, Interval]:
-    """Return the intervals of the figures that a run is scored by, from one draw."""
-    wanted = ["aurc", "augrc", "aurc_normalized", "augrc_normalized"]
-    wanted += map(risk_key, plan.coverages)
-    if plan.loss == "error":
-        wanted.append("brier")
-    key = ("error_driven", plan, options)
-    return table.shared(key, lambda: curve_intervals(table, plan, wanted, options=options))
-
-
 def curve_intervals(
     table: Table, plan: CurvePlan, names: Sequence[str], *, options: BootstrapOptions
 ) -> dict[str, Interval]:
-    """Return the intervals of named figures, all from one draw."""
+    """Return the intervals of named figures, all from one draw of patients."""
+    return resampled_intervals(
+        items_of(table, plan.loss, table.pools),
+        {name: plan.value(name, table) for name in names},
+        plan,
+        options=options,
+        largest=largest_loss(table, plan.loss),
+        weight=weight_of(table, table.answered, options.level),
+    )
+
+
+def weight_of(table: Table, among: BoolArray, level: float) -> float:
+    """Return the weight of a wrong pseudo-answer among some answers of a table."""
+    wrong, rows = (table.patients.sums(rows) for rows in (among & ~table.correct, among))
+    return error_weight(wrong, rows, prior_icc=prior_icc(table), level=level)
+
+
+def resampled_intervals(
+    items: CurveItems,
+    values: Mapping[str, float],
+    plan: CurvePlan,
+    *,
+    options: BootstrapOptions,
+    largest: float,
+    weight: float,
+) -> dict[str, Interval]:
+    """Return the intervals of figures of the curve of some items, around their exact values.
+
+    ``largest`` is the loss of the wrong pseudo-answer and ``weight`` its weight. A resample that
+    never reaches a coverage has the risk of all its answers there.
+    """
+    if not items.losses.size:
+        nothing = Interval.undefined("no_answered_rows", level=options.level, method=METHOD)
+        return dict.fromkeys(values, nothing)
+    n_units = items.items_per_cluster.size
     drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
-    return error_driven_intervals(
-        answered_rows(table, plan.loss, table.confidence),
-        {name: plan.figure(name) for name in names},
-        options=drawn,
-        estimates={name: plan.value(name, table) for name in names if name != "brier"},
-        largest_loss=largest_loss(table, plan.loss),
-        prior_icc=prior_icc(table),
-    )
+    grouped = grouped_confidence(items)
+    ranked = any(needs_optimal(name) for name in values)
+    statistic = plan.statistic(grouped, optimal=ranked)
+    lots = Lots.drawn(items.losses.size, drawn)
+    half, heavy = np.full(drawn.n_resamples, RIGHT_WEIGHT), np.full(drawn.n_resamples, weight)
+    ends = {"below": (half, 0.0), "above": (heavy * lots.factor, largest)}
+    if any(map(selective_area, values)):
+        ends["above an AURC"] = (heavy, largest)
+    found: dict[str, list[Mapping[str, FloatArray]]] = {end: [] for end in ends}
+    first = 0
+    for counts in resample_counts(n_units, drawn):
+        here = slice(first, first + counts.shape[1])
+        first = here.stop
+        for end, (weights, loss) in ends.items():
+            unseen = PseudoAnswers(lots.answer[here], weights[here], loss)
+            found[end].append(statistic(counts, unseen))
+
+    def replicates(name: str, end: str) -> FloatArray:
+        blocks = [
+            np.where(np.isnan(block[name]), block["mean_loss"], block[name]) for block in found[end]
+        ]
+        return np.concatenate(blocks) + shift[name]
+
+    shift = dict.fromkeys(values, 0.0)
+    if grouped is not items:
+        near = statistic(np.ones((n_units, 1)))
+        shift = {name: value - float(near[name][0]) for name, value in values.items()}
+    return {
+        name: bootstrap_interval(
+            replicates(name, "below"),
+            replicates(name, "above an AURC" if selective_area(name) else "above"),
+            # The excess of tied answers over a ranking without ties can be below 0.
+            FigureRange(value=value, low=-largest if name.startswith("e") else 0.0, high=largest),
+            n_units=n_units,
+            level=options.level,
+        )
+        for name, value in values.items()
+    }
 
 
-def answered_rows(table: Table, loss: Loss, score: FloatArray) -> AnsweredRows:
-    """Return the answers that a score ranks, with their losses and patients."""
-    ranked, patients = table.answered & ~np.isnan(score), table.patients
-    return AnsweredRows(
-        confidence=score[ranked],
-        loss=table.losses(loss)[ranked],
-        wrong=~table.correct[ranked],
-        unit=patients.code[ranked],
-        rows_per_unit=patients.sums(table.everyone),
-    )
+def selective_area(name: str) -> bool:
+    """Tell whether a figure is an area under the selective risk."""
+    return "aurc" in name
+
+
+def needs_optimal(name: str) -> bool:
+    """Tell whether the optimal ranking is part of a figure."""
+    return "optimal" in name or name.startswith("e")
 
 
 def largest_loss(table: Table, loss: Loss) -> float:
@@ -226,8 +319,7 @@ class _WeightedCurve(Weighted):
 
     def __init__(self, items: CurveItems, figure: str, plan: CurvePlan) -> None:
         self.figure, self.shift = figure, 0.0
-        optimal = "optimal" in figure or figure.startswith("e")
-        self._statistic = CurveStatistic(items, plan.coverages, plan.cuts, optimal=optimal)
+        self._statistic = plan.statistic(items, optimal=needs_optimal(figure))
         levels, plateau = np.unique(-items.confidence, return_inverse=True)
         place = (plateau.astype(np.int64), items.clusters)
         shape = (levels.size, items.items_per_cluster.size)

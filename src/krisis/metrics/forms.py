@@ -9,13 +9,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
-from krisis.statistics.intervals import Interval, expanded_tail
+from krisis.statistics.intervals import ROUNDING, Interval
+from krisis.statistics.pseudo_answer import (
+    N_RESAMPLES,
+    RIGHT_WEIGHT,
+    FigureRange,
+    Lots,
+    bootstrap_interval,
+    error_weight,
+)
 from krisis.statistics.shares import mean_of_shares_interval, share_interval
 
 # Rows of one patient are taken to resemble each other this much until the data say otherwise;
@@ -278,8 +286,21 @@ class _WeightedMeanOfShares(Weighted):
         return added
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Errors:
+    """Which rows are wrong, and the loss that each has as a right and as a wrong answer."""
+
+    wrong: BoolArray
+    if_right: FloatArray
+    if_wrong: FloatArray
+
+
 class Mean(Form):
-    """The mean of a value over the rows ``among``; ``low`` and ``high`` bound the value."""
+    """The mean of a value over the rows ``among``; ``low`` and ``high`` bound the value.
+
+    ``errors`` says which rows are wrong and what each would lose if it were right or wrong;
+    without it, it is not known at which end of the range an error is.
+    """
 
     def __init__(
         self,
@@ -288,7 +309,9 @@ class Mean(Form):
         among: BoolArray,
         low: float = -math.inf,
         high: float = math.inf,
+        errors: Errors | None = None,
     ) -> None:
+        self.errors = errors
         self.kept, self.among = np.where(among, values, 0.0), among
         self.low, self.high = low, high
         self.slope = high - low if math.isfinite(high - low) else 0.0
@@ -315,38 +338,41 @@ class Mean(Form):
         return _WeightedMean(units.sums(self.kept), units.sums(self.among))
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return percentiles of resampled means, with one pseudo-row at each end of the range.
+        """Return the interval of the patient bootstrap with one pseudo-answer.
 
-        A value that was never seen may still exist: the pseudo-row stands for it, so that equal
-        values do not give an interval without width. Unbounded values get no pseudo-row.
+        Its loss is that of a right and of a wrong answer at the confidence of a row drawn by lot;
+        where these are not known, it is a row at either end of the range. Unbounded values get no
+        pseudo-answer.
         """
-        pools, value = table.pools, self.value()
-        ends = np.array([self.low, self.high])
-        extra = np.isfinite(ends)
-        if pools.n < 2 or (np.ptp(self.kept[self.among]) == 0 and not extra.any()):
-            return Uncertainty(self._without_resamples(pools.n, options.level))
-        sums, rows = pools.sums(self.kept), pools.sums(self.among)
-        added = np.where(extra, ends, 0.0)[:, None]
-        means = np.concatenate(
-            [
-                ratio(sums @ counts + added, rows @ counts + extra[:, None])
-                for counts in resample_counts(pools.n, options)
-            ],
-            axis=1,
-        )
-        tail = expanded_tail(
-            (1 - options.level) / 2, pools.n, scale=math.sqrt(pools.n / (pools.n - 1))
-        )
-        low, high = np.nanquantile(means[0], tail), np.nanquantile(means[1], 1 - tail)
-        found = Interval(
-            min(float(low), value), max(float(high), value), options.level, "expanded_percentile"
-        )
-        return Uncertainty(found.clipped(self.low, self.high))
+        pools = table.pools
+        figure = FigureRange(value=self.value(), low=self.low, high=self.high)
+        drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
+        lots = Lots.drawn(self.n_evaluated, drawn)
+        ends = self._pseudo_answers(table, lots, options.level)
+        sums, n_rows = pools.sums(self.kept), pools.sums(self.among)
+        counts = np.concatenate(list(resample_counts(pools.n, drawn)), axis=1)
+        means = [
+            ratio(sums @ counts + np.where(known, w * end, 0.0), n_rows @ counts + w * known)
+            for w, end in ends
+            for known in [np.isfinite(end)]
+        ]
+        if np.ptp(means) <= ROUNDING * np.abs(self.kept).max() and pools.n > 1:
+            same = "every_resample_gives_the_same_value"
+            return Uncertainty(Interval.undefined(same, level=options.level))
+        found = bootstrap_interval(means[0], means[1], figure, n_units=pools.n, level=options.level)
+        return Uncertainty(found)
 
-    def _without_resamples(self, n_units: int, level: float) -> Interval:
-        if math.isfinite(self.high - self.low):
-            return Interval(self.low, self.high, level, "whole_range")
-        few = "needs_at_least_two_clusters"
-        return Interval.undefined(
-            few if n_units < 2 else "every_resample_gives_the_same_value", level=level
-        )
+    def _pseudo_answers(
+        self, table: Table, lots: Lots, level: float
+    ) -> list[tuple[FloatArray, FloatArray]]:
+        """Return weight and value of the pseudo-answer of every resample, for either limit."""
+        row = np.flatnonzero(self.among)[lots.answer]
+        errors = self.errors
+        rows = table.patients.sums(self.among)
+        wrong = table.patients.sums(self.among & errors.wrong) if errors else 0 * rows
+        d = error_weight(wrong, rows, prior_icc=prior_icc(table), level=level)
+        heavy = d * lots.factor
+        if errors is None:
+            return [(heavy, np.full(row.size, end)) for end in (self.low, self.high)]
+        half = np.full(row.size, RIGHT_WEIGHT)
+        return [(half, errors.if_right[row]), (heavy, errors.if_wrong[row])]

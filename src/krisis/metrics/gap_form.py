@@ -10,7 +10,11 @@ from krisis.metrics.forms import Form, Uncertainty, Weighted, prior_icc, ratio
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import BinnedAnswers
-from krisis.statistics.calibration_gap import N_REDRAWS, RootMeanSquare, calibration_gap_interval
+from krisis.statistics.calibration_gap import (
+    N_REDRAWS,
+    calibration_gap_interval,
+    root_mean_square_gap,
+)
 
 
 class GapSum(Form):
@@ -128,7 +132,7 @@ class DebiasedGap(GapSum):
             self.answers(table),
             options=replace(options, n_resamples=min(options.n_resamples, N_REDRAWS)),
             prior_icc=prior_icc(table),
-            measure=RootMeanSquare(),
+            measure=root_mean_square_gap,
         )
         value, ends = self.value(), found.interval
         return Uncertainty(replace(ends, low=min(ends.low, value), high=max(ends.high, value)))

@@ -51,15 +51,17 @@ class TotalScale:
 
 @dataclass(frozen=True, slots=True)
 class Answers(AnswerSet):
-    """What scoring must know of a task: its answers, its groups, its loss and its total.
+    """What scoring must know of a task: its answers, its groups, its loss, its total, its price.
 
     ``groups`` maps the name of a breakdown to the metadata key that it reads; ``total`` is None
-    where items of a patient do not add up.
+    where items of a patient do not add up; ``price`` is the cost of one deferral relative to one
+    wrong answer, None where the task has none.
     """
 
     default_loss: Loss = "error"
     groups: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULT_GROUPS))
     total: TotalScale | None = None
+    price: float | None = None
 
     def positions(self, labels: Sequence[Label]) -> FloatArray:
         """Return where each label is on the scale: its number, else its place among the answers.

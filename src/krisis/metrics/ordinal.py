@@ -5,16 +5,32 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
-from krisis.metrics.forms import Form, Mean, Uncertainty, Undefined, Weighted, prior_icc, ratio
+from krisis.metrics.forms import (
+    Errors,
+    Form,
+    Mean,
+    Uncertainty,
+    Undefined,
+    Weighted,
+    prior_icc,
+    ratio,
+)
 from krisis.metrics.table import BoolArray, FloatArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
-from krisis.statistics.intervals import Interval, expanded_tail
-from krisis.statistics.shares import share_interval
+from krisis.statistics.pseudo_answer import (
+    N_RESAMPLES,
+    RIGHT_WEIGHT,
+    FigureRange,
+    Lots,
+    bootstrap_interval,
+    error_weight,
+)
 
 __all__ = ["Agreement", "EvaluationResult", "MeanAbsoluteError", "QuadraticWeightedKappa"]
 
@@ -96,47 +112,35 @@ class Agreement(Form):
         return np.array([units.sums(column) for column in self.columns])
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return percentiles of resampled values, each end with one row that pulls towards it."""
-        pools, value = table.pools, self.value()
-        if pools.n < 2:
-            return Uncertainty(Interval(self.low, self.high, options.level, "whole_range"))
-        sums = self._sums(pools)
-        first, last = self.ends
-        pulled = [np.array([1.0, a, last, a * a, last * last, a * last]) for a in (first, last)]
-        drawn = [sums @ counts for counts in resample_counts(pools.n, options)]
-        values = [
-            np.concatenate([self.coefficient(block + pull[:, None]) for block in drawn])
-            for pull in pulled
-        ]
-        scale = math.sqrt(pools.n / (pools.n - 1))
-        tail = expanded_tail((1 - options.level) / 2, pools.n, scale=scale)
-        low, high = np.nanquantile(values[0], tail), np.nanquantile(values[1], 1 - tail)
-        low = np.fmin(low, self._with_unseen(table, options.level))
-        ends = min(float(low), value), max(float(high), value)
-        found = Interval(*ends, options.level, "expanded_percentile")
-        return Uncertainty(found.clipped(self.low, self.high))
+        """Return the interval of the patient bootstrap with one pseudo-answer.
 
-    def _with_unseen(self, table: Table, level: float) -> float:
-        """Return the coefficient with as many disagreements as the limit of their share allows.
-
-        Few disagreements, or none, say little about their number when they are drawn again. The
-        rows added are like those that disagreed, or one step of the scale where none did.
+        The lower limit has a wrong one, an answer at one end of the scale to a truth at the other;
+        the upper limit half a right one.
         """
+        pools = table.pools
+        drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
         among, a, t = self.columns[:3]
-        apart = (a != t).astype(np.float64)
-        units, n, n_apart = table.patients, among.sum(), apart.sum()
-        share = share_interval(
-            units.sums(apart), units.sums(among), level=level, prior_icc=prior_icc(table)
-        ).high
-        if share >= 1:
-            return math.nan
-        last, step = self.ends[1], np.diff(np.unique(t[among > 0])).min()
-        like = np.array([1.0, last - step, last, (last - step) ** 2, last**2, last * (last - step)])
-        if n_apart:
-            like = np.array([column @ apart for column in self.columns]) / n_apart
-        added = max(0.0, (share * n - n_apart) / (1 - share))
-        total = np.array([column.sum() for column in self.columns]) + added * like
-        return float(self.coefficient(total[:, None])[0])
+        wrong, rows = (table.patients.sums(column) for column in ((a != t).astype(float), among))
+        d = error_weight(wrong, rows, prior_icc=prior_icc(table), level=options.level)
+        first, last = self.ends
+        lots = Lots.drawn(self.n_evaluated, drawn)
+        weights = (d * lots.factor, np.full(drawn.n_resamples, RIGHT_WEIGHT))
+        sums = np.concatenate(
+            [self._sums(pools) @ counts for counts in resample_counts(pools.n, drawn)], axis=1
+        )
+        below, above = (
+            self.coefficient(sums + w * np.array(_of_row(answer, last))[:, None])
+            for w, answer in zip(weights, (first, last), strict=True)
+        )
+        figure = FigureRange(value=self.value(), low=self.low, high=self.high)
+        return Uncertainty(
+            bootstrap_interval(below, above, figure, n_units=pools.n, level=options.level)
+        )
+
+
+def _of_row(a: float, t: float) -> list[float]:
+    """Return what one row adds to the sums."""
+    return [1.0, a, t, a * a, t * t, a * t]
 
 
 _ONE, _STEP = np.ones((1, 1)), 1e-4
@@ -242,4 +246,10 @@ class MeanAbsoluteError(_OnScale):
         """Return the mean distance."""
         distance = np.abs(answer - truth)
         largest = max(table.answers.span(table.labels), float(distance[among].max()))
-        return Mean(distance, among=among, low=0.0, high=largest)
+        return Mean(
+            distance,
+            among=among,
+            low=0.0,
+            high=largest,
+            errors=Errors(distance > 0, 0 * distance, np.full(distance.size, largest)),
+        )

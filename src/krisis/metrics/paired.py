@@ -60,6 +60,8 @@ def paired_differences(
     *,
     exchanges: Exchanges,
     primary: str | None = None,
+    joint: bool = False,
+    n_comparisons: int = 1,
 ) -> tuple[dict[str, PairedDifference], int]:
     """Return every number's difference with interval and p-value, and the exchanges drawn.
 
@@ -68,7 +70,8 @@ def paired_differences(
     difference is divided by its standard error from the influences of the patients, under every
     exchange anew; the interval and the p-value are two readings of that one distribution, so they
     cannot contradict each other. Metrics are adjusted together by the largest of their statistics
-    (step-down max-T); a ``primary`` metric is tested alone.
+    (max-T); a ``primary`` metric is tested alone. Intervals are those of single metrics, or with
+    ``joint`` those of the adjusted p-values, also for ``n_comparisons`` pairs of runs.
 
     References: Westfall and Young, Resampling-Based Multiple Testing (1993); Phipson and Smyth,
     Permutation p-values should never be zero, Statistical Applications in Genetics and Molecular
@@ -81,7 +84,13 @@ def paired_differences(
     n = min(exchanges.n, N_RESCORED) if rescored else exchanges.n
     results: dict[str, PairedDifference] = {}
     for family in _families(list(defined), primary):
-        results |= runs.tested({label: defined[label] for label in family}, exchanges, n)
+        results |= runs.tested(
+            {label: defined[label] for label in family},
+            exchanges,
+            n,
+            joint=joint,
+            n_comparisons=n_comparisons,
+        )
     return {label: results[label] for label in defined}, n
 
 
@@ -159,7 +168,13 @@ class _TwoRuns:
         )
 
     def tested(
-        self, family: Mapping[str, _Compared], exchanges: Exchanges, n: int
+        self,
+        family: Mapping[str, _Compared],
+        exchanges: Exchanges,
+        n: int,
+        *,
+        joint: bool,
+        n_comparisons: int,
     ) -> dict[str, PairedDifference]:
         """Test the metrics of one family together, on the same exchanges."""
         # Exchanging the other patients changes nothing, but for metrics that read rows themselves.
@@ -187,6 +202,8 @@ class _TwoRuns:
             degrees_of_freedom=self._n_units - 1,
             level=exchanges.level,
             largest=[side.form.high - side.form.low for side in family.values()],
+            joint=joint,
+            n_comparisons=n_comparisons,
         )
         return {
             label: PairedDifference(

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from krisis.metrics.curve_form import answered_rows, largest_loss
-from krisis.metrics.forms import Share, prior_icc
+from krisis.metrics.curve_form import CurvePlan, largest_loss, resampled_intervals, weight_of
+from krisis.metrics.forms import Share
 from krisis.metrics.risk_coverage import RiskCoverageCurve, risk_coverage_curve
 from krisis.metrics.table import FloatArray, IntArray, Loss, Table
+from krisis.metrics.weighted_curve import CurveItems, risk_key
 from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.error_driven import N_RESAMPLES, error_driven_intervals
 from krisis.statistics.intervals import Interval
-from krisis.statistics.risk_masses import Figure
 
 # The band has this many points; each costs a look at all rows.
 _POINTS, _POINTS_OF_MANY, _MANY = 30, 10, 200_000
@@ -102,17 +101,25 @@ def _of_graded_losses(
     loss: Loss,
     options: BootstrapOptions,
 ) -> list[tuple[Interval, Interval]]:
-    risks, coverage = curve.selective_risk.tolist(), curve.coverage.tolist()
-    found = error_driven_intervals(
-        answered_rows(table, loss, score),
-        {str(at): Figure("risk", share) for at, share in enumerate(coverage)},
-        options=replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES)),
-        estimates={str(at): risk for at, risk in enumerate(risks)},
-        largest_loss=largest_loss(table, loss),
-        prior_icc=prior_icc(table),
+    coverage = curve.coverage.tolist()
+    plan = CurvePlan(loss, tuple(coverage))
+    known = table.answered & ~np.isnan(score)
+    pools = table.pools
+    items = CurveItems(
+        table.losses(loss)[known], score[known], pools.code[known], pools.sums(table.everyone)
+    )
+    names = [risk_key(share) for share in coverage]
+    found = resampled_intervals(
+        items,
+        dict(zip(names, curve.selective_risk.tolist(), strict=True)),
+        plan,
+        options=options,
+        largest=largest_loss(table, loss),
+        weight=weight_of(table, known, options.level),
     )
     # The coverage is that of these cases: the generalized risk is the risk times it.
     return [
         (one, replace(one, low=one.low * share, high=one.high * share))
-        for one, share in zip(found.values(), coverage, strict=True)
+        for name, share in zip(names, coverage, strict=True)
+        for one in [found[name]]
     ]

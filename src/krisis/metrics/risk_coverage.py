@@ -122,6 +122,23 @@ class RiskCoverageCurve:
             return None
         return float(self.selective_risk[index]), float(reached[index])
 
+    def risk_exactly_at(self, coverage: float) -> float | None:
+        """Return the selective risk of the most confident answers that cover exactly a coverage.
+
+        Within a plateau of equal confidence the loss accepted grows linearly, as if its answers
+        were accepted in random order. None where everything predicted covers less.
+
+        >>> curve = risk_coverage_curve([0] * 30 + [1] * 6 + [0] * 24, [2] * 30 + [1] * 30, 60)
+        >>> curve.risk_at(0.75), round(curve.risk_exactly_at(0.75), 3)
+        ((0.1, 1.0), 0.067)
+        """
+        check_coverage(coverage)
+        n = self.n_items * coverage
+        if not self.n_accepted.size or n > self.n_accepted[-1] * (1 + 1e-12):
+            return None
+        accepted, lost = np.append(0, self.n_accepted), np.append(0.0, self.loss_accepted)
+        return float(np.interp(n, accepted, lost)) / n
+
     def achievable(self, space: Space = "selective") -> RiskCoverageCurve:
         """Return the curve through the working points on the lower convex hull only.
 

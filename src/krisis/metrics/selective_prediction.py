@@ -145,22 +145,23 @@ class AUGRC(_Area):
 class RiskAtCoverage(_CurveMetric):
     """Mean loss of the most confident answers that together cover 80 % of all rows.
 
-    Formula: the selective risk at the first working point whose coverage reaches 0.8. Direction:
-    lower. Undefined when the model answers less than that.
+    Formula: loss of the most confident 0.8·N of N rows over 0.8·N. Where that number ends within
+    answers of equal confidence, these count with their mean loss: the loss accepted is linear over
+    them. Direction: lower. Undefined when the model answers less than that.
 
     Reference: El-Yaniv and Wiener, On the foundations of noise-free selective classification,
     JMLR 11 (2010) 1605–1641.
 
     >>> rows = [EvaluationResult(1, 1, confidence=0.9), EvaluationResult(0, 1, confidence=0.4)]
-    >>> RiskAtCoverage()(rows).value
-    0.5
+    >>> round(RiskAtCoverage()(rows).value, 3)
+    0.375
     """
 
     name = "Risk at 80 % coverage"
     coverage = 0.8
 
     def form(self, table: Table) -> Form | Undefined:
-        """Return the risk at the first working point that covers enough."""
+        """Return the risk at exactly the coverage."""
         figure = risk_key(check_coverage(self.coverage))
         form = self._figure(figure, table, coverage=self.coverage)
         if isinstance(form, CurveFigure) and form.curve.risk_at(self.coverage) is None:
@@ -168,11 +169,12 @@ class RiskAtCoverage(_CurveMetric):
         return form
 
     def details(self, table: Table, form: Form) -> JsonObject:
-        """Return the coverage that was reached."""
+        """Return the nearest working point that covers as much: its coverage and its risk."""
         assert isinstance(form, CurveFigure)
         found = form.curve.risk_at(self.coverage)
         return {
             "achieved_coverage": found[1] if found else None,
+            "risk_at_achieved_coverage": found[0] if found else None,
             "cmax": form.curve.cmax,
             "loss": self._loss(table),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ IntArray = NDArray[np.int64]
 # Added to the counts before anything is accepted, so that 0 / 0 becomes 0 and the first real
 # count wipes it out by rounding.
 _NOTHING = 1e-300
+_LEAST = 0.25  # half of the least weight that an answer can have, that of a pseudo-answer
+_REACHED = 1 - 1e-12  # sums of weights differ in their last digits
 _PLATEAUS_PER_BLOCK = 64
 
 
@@ -28,6 +31,15 @@ class CurveItems:
     confidence: FloatArray
     clusters: IntArray
     items_per_cluster: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PseudoAnswers:
+    """One answer more in every resample: the item whose confidence it has, its weight and loss."""
+
+    item: IntArray
+    weight: FloatArray
+    loss: float
 
 
 def risk_key(coverage: float) -> str:
@@ -45,13 +57,15 @@ class CurveStatistic:
     """A bootstrap statistic: every figure of a risk–coverage curve, for each column of counts.
 
     ``coverages`` asks for the risk at these coverages, ``area_coverages`` for areas cut there,
-    ``optimal`` for the areas of the best ranking and the excess over them.
+    ``optimal`` for the areas of the best ranking and the excess over them. The risk is that of the
+    first working point which covers enough; ``exact`` risks are at the coverage itself.
     """
 
     items: CurveItems
     coverages: Sequence[float] = ()
     area_coverages: Sequence[float] = ()
     optimal: bool = False
+    exact: bool = False
     _plateaus: _PlateauRows = field(init=False)
     _levels: _LossLevels | None = field(init=False)
 
@@ -61,15 +75,26 @@ class CurveStatistic:
         self._plateaus = _PlateauRows(self.items)
         self._levels = _LossLevels(self.items) if self.optimal else None
 
-    def __call__(self, counts: FloatArray) -> dict[str, FloatArray]:
-        """Return one value per column for every figure; NaN where nothing was predicted."""
+    def __call__(
+        self, counts: FloatArray, unseen: PseudoAnswers | None = None
+    ) -> dict[str, FloatArray]:
+        """Return one value per column for every figure; NaN where nothing was predicted.
+
+        ``unseen`` adds one answer to every column.
+        """
         n_items = self.items.items_per_cluster @ counts
-        sweep = _Sweep(n_items, self.coverages, self.area_coverages)
-        for accepted, half_lost in self._plateaus.rows(counts):
+        rows = self._plateaus.rows(counts)
+        if unseen is not None:
+            n_items = n_items + unseen.weight
+            rows = self._plateaus.with_one_more(rows, unseen)
+        sweep = _Sweep(n_items, self.coverages, self.area_coverages, exact=self.exact)
+        for accepted, half_lost in rows:
             sweep.accept(accepted, half_lost)
         figures = sweep.figures()
+        if unseen is not None:
+            figures["mean_loss"] = sweep.lost / sweep.accepted
         if self._levels is not None:
-            figures |= self._levels.areas(counts, n_items)
+            figures |= self._levels.areas(counts, n_items, unseen)
             for name in ("aurc", "augrc"):
                 figures[f"e{name}"] = figures[name] - figures[f"{name}_optimal"]
         return figures
@@ -84,6 +109,7 @@ class _PlateauRows:
         self.clusters, self.half_losses = items.clusters[order], items.losses[order] / 2
         starts = np.concatenate([[True], confidence[1:] != confidence[:-1]])[: order.size]
         self.plateau = np.cumsum(starts) - 1
+        self.order = order
         self.n_plateaus = int(np.count_nonzero(starts))
         self.n_clusters = items.items_per_cluster.size
 
@@ -91,6 +117,25 @@ class _PlateauRows:
         if self.n_plateaus == self.plateau.size:
             return self._single_items(counts)
         return self._grouped_items(counts)
+
+    def with_one_more(
+        self, rows: Iterator[tuple[FloatArray, FloatArray]], unseen: PseudoAnswers
+    ) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield the plateaus with the pseudo-answer of every column where its confidence is."""
+        plateau = np.empty(self.order.size, dtype=np.int64)
+        plateau[self.order] = self.plateau
+        place = plateau[unseen.item]
+        columns = np.argsort(place, kind="stable")
+        bounds = np.searchsorted(place[columns], np.arange(self.n_plateaus + 1))
+        for row, first, last in zip(rows, bounds, bounds[1:], strict=False):
+            if last == first:
+                yield row
+                continue
+            accepted, half_lost = (part.copy() for part in row)
+            here = columns[first:last]
+            accepted[here] += unseen.weight[here]
+            half_lost[here] += unseen.weight[here] * unseen.loss / 2
+            yield accepted, half_lost
 
     def _single_items(self, counts: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
         half_lost = np.empty(counts.shape[1])
@@ -116,7 +161,12 @@ class _Sweep:
     """Lowers the threshold plateau by plateau and sums up the areas of all resamples."""
 
     def __init__(
-        self, n_items: FloatArray, coverages: Sequence[float], area_coverages: Sequence[float]
+        self,
+        n_items: FloatArray,
+        coverages: Sequence[float],
+        area_coverages: Sequence[float],
+        *,
+        exact: bool,
     ) -> None:
         self.n_items = n_items
         width = n_items.size
@@ -126,7 +176,8 @@ class _Sweep:
         self.aurc, self.augrc = np.zeros(width), np.zeros(width)
         self.next_risk, self.scratch = np.empty(width), np.empty(width)
         self.started = False
-        self.targets = [_RiskTarget(coverage, n_items) for coverage in coverages]
+        target = _ExactRisk if exact else _RiskTarget
+        self.targets = [target(coverage, n_items) for coverage in coverages]
         self.cuts = [_AreaCut(coverage, n_items) for coverage in area_coverages]
 
     def accept(self, accepted: FloatArray, half_lost: FloatArray) -> None:
@@ -149,23 +200,23 @@ class _Sweep:
         self.aurc += self.risk
         self.risk, self.next_risk = self.next_risk, self.risk
         if self.targets:
-            self._settle_targets()
+            self._settle_targets(accepted, half_lost)
 
     def _begin(self, accepted: FloatArray, half_lost: FloatArray) -> None:
         """Give the first plateau of a resample its own risk on its left: the curve starts flat."""
-        first = (self.accepted < 0.5) & (accepted > 0)
+        first = (self.accepted < _LEAST) & (accepted > 0)
         np.divide(2 * half_lost, accepted, out=self.risk, where=first)
-        self.started = not bool(((self.accepted < 0.5) & ~first).any())
+        self.started = not bool(((self.accepted < _LEAST) & ~first).any())
 
-    def _settle_targets(self) -> None:
+    def _settle_targets(self, accepted: FloatArray, half_lost: FloatArray) -> None:
         most, least = float(self.accepted.max()), float(self.accepted.min())
         for target in self.targets:
             if target.lowest <= most and not target.settled:
-                target.note(self.accepted, self.risk, least)
+                target.note(self, accepted, half_lost, least)
 
     def figures(self) -> dict[str, FloatArray]:
-        n_accepted = np.where(self.accepted < 0.5, np.nan, self.accepted)
-        cmax = np.where(self.accepted < 0.5, 0.0, self.accepted) / self.n_items
+        n_accepted = np.where(self.accepted < _LEAST, np.nan, self.accepted)
+        cmax = np.where(self.accepted < _LEAST, 0.0, self.accepted) / self.n_items
         known = n_accepted / n_accepted
         figures = {
             "cmax": cmax,
@@ -196,12 +247,42 @@ class _RiskTarget:
         self.risk = np.full(n_items.size, np.nan)
         self.settled = False
 
-    def note(self, accepted: FloatArray, risk: FloatArray, least: float) -> None:
-        reached = accepted >= self.needed
+    def note(
+        self, sweep: _Sweep, accepted: FloatArray, half_lost: FloatArray, least: float
+    ) -> None:
+        reached = sweep.accepted >= self.needed
         reached &= self.open
-        np.copyto(self.risk, risk, where=reached)
+        np.copyto(self.risk, sweep.risk, where=reached)
         self.open ^= reached
         self.settled = least >= self.highest
+
+
+class _ExactRisk:
+    """The selective risk at exactly a coverage c.
+
+    Which answers of a plateau are accepted first is left to chance, so that the loss accepted grows
+    linearly over it: at c it is L₀ + ℓ(cN − A₀)/a, with L₀ and A₀ the loss and the answers before
+    the plateau, ℓ its loss and a its answers; the risk is that over cN.
+    """
+
+    def __init__(self, coverage: float, n_items: FloatArray) -> None:
+        self.coverage = coverage
+        self.needed = coverage * n_items
+        self.lowest = float(self.needed.min()) * _REACHED
+        self.open = np.ones(n_items.size, dtype=np.bool_)
+        self.risk = np.full(n_items.size, np.nan)
+        self.settled = False
+
+    def note(
+        self, sweep: _Sweep, accepted: FloatArray, half_lost: FloatArray, least: float
+    ) -> None:
+        reached = self.open & (sweep.accepted >= self.needed * _REACHED)
+        loss = 2 * half_lost[reached]
+        beyond = np.maximum(sweep.accepted[reached] - self.needed[reached], 0.0)
+        lost = sweep.lost[reached] - loss * beyond / accepted[reached]
+        self.risk[reached] = lost / self.needed[reached]
+        self.open ^= reached
+        self.settled = not self.open.any()
 
 
 class _AreaCut:
@@ -245,19 +326,20 @@ class _LossLevels:
         shape = (self.values.size, items.items_per_cluster.size)
         place = (level, items.clusters)
         self.numbers = sparse.csr_array((np.ones(level.size), place), shape=shape)
-        self.most = items.items_per_cluster.max(initial=0.0)
 
-    def areas(self, counts: FloatArray, n_items: FloatArray) -> dict[str, FloatArray]:
+    def areas(
+        self, counts: FloatArray, n_items: FloatArray, unseen: PseudoAnswers | None
+    ) -> dict[str, FloatArray]:
         """Return the optimal areas of every resample."""
-        harmonic = self._harmonic(counts)
+        harmonic = self._harmonic(n_items)
         width = counts.shape[1]
         accepted, lost = np.zeros(width), np.zeros(width)
         first = np.full(width, np.nan)
         risks, losses = np.zeros(width), np.zeros(width)
-        for value, number in zip(self.values.tolist(), self._numbers(counts), strict=True):
+        for value, number in self._levels(counts, unseen):
             done = accepted + number
             # The k-th item of a level leaves the mean risk value + (lost − value·accepted) / k.
-            gap = harmonic[done.astype(np.int64)] - harmonic[accepted.astype(np.int64)]
+            gap = _between(harmonic, done) - _between(harmonic, accepted)
             risks += value * number + (lost - value * accepted) * gap
             losses += number * (lost + value * (number + 1) / 2)
             np.copyto(first, value, where=np.isnan(first) & (number > 0))
@@ -273,6 +355,29 @@ class _LossLevels:
         for start in range(0, self.values.size, _PLATEAUS_PER_BLOCK):
             yield from self.numbers[start : start + _PLATEAUS_PER_BLOCK] @ counts
 
-    def _harmonic(self, counts: FloatArray) -> FloatArray:
-        most = int(self.most * counts.sum(axis=0).max(initial=0.0))
+    def _levels(
+        self, counts: FloatArray, unseen: PseudoAnswers | None
+    ) -> Iterator[tuple[float, FloatArray]]:
+        """Yield every loss, rising, with the number of its items, the pseudo-answer among them."""
+        values = self.values.tolist()
+        if unseen is None:
+            yield from zip(values, self._numbers(counts), strict=True)
+            return
+        numbers = dict(zip(values, self._numbers(counts), strict=True))
+        seen = numbers.get(unseen.loss, np.zeros(counts.shape[1]))
+        numbers[unseen.loss] = seen + unseen.weight
+        yield from sorted(numbers.items(), key=lambda level: level[0])
+
+    def _harmonic(self, n_items: FloatArray) -> FloatArray:
+        most = math.ceil(n_items.max(initial=0.0)) + 1
         return np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, most + 1))])
+
+
+def _between(table: FloatArray, place: FloatArray) -> FloatArray:
+    """Return the entries of a table at whole places, and between them on a straight line."""
+    whole = place.astype(np.int64)
+    part = place - whole
+    found: FloatArray = table[whole]
+    if part.any():
+        found = found + part * (table[np.minimum(whole + 1, table.size - 1)] - found)
+    return found

@@ -21,11 +21,12 @@ from krisis.results.report_tables import (
     answer_words,
     disease_words,
     has_no_disease,
-    headline,
     mixture,
     note_lines,
     reason_table,
     risk_sentence,
+    rule_table,
+    rule_words,
     stopping_lines,
 )
 from krisis.statistics.intervals import interval_heading
@@ -75,7 +76,7 @@ def run_document(result: BenchmarkResult, options: VerdictOptions | None = None)
 
 
 def _commands(result: BenchmarkResult) -> list[str]:
-    run = result.provenance.run_directory
+    run = result.provenance.run_file
     return [f"Every figure: krisis show {run} --verbose"] if run else []
 
 
@@ -193,6 +194,18 @@ def _deferral(scores: MetricScores) -> list[Section]:
             Column("share", "share"),
         )
         found.append(Table(columns=shown, rows=[list(one.values()) for one in reasons]))
+    rules = rule_table(score)
+    if rules:
+        judged = (
+            Column("name", "rule"),
+            Column("count", "cases"),
+            Column("count", "deferred"),
+            Column("share", "share"),
+            Column("count", "answered"),
+            Column("count", "right", "answered rightly"),
+        )
+        rows = [list(one.values()) for one in rules]
+        found.append(Table(columns=judged, rows=rows, note=rule_words(score)))
     return [Section(key="deferral", title="Deferral", parts=found)]
 
 
@@ -382,8 +395,9 @@ def _baselines(result: BenchmarkResult) -> list[Section]:
     own: dict[str, Mapping[str, MetricScore]] = {
         f"this run ({source})": scores for source, scores in result.scores_by_source.items()
     } or {"this run": result.metric_scores}
-    leading = headline(result)
-    columns = {**({leading.name: leading.name} if leading else {}), **_BASELINE_COLUMNS}
+    task = result.provenance.task_facts
+    named = [result.metric_scores.get(key) for key in (task.metrics if task else ())]
+    columns = {**{one.name: one.name for one in named if one is not None}, **_BASELINE_COLUMNS}
     names = [name for name in columns if name in result.metric_scores]
     if not names:  # the run was scored with others
         scored = {name for scores in result.baselines.values() for name in scores}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
+from krisis.metrics.base import MetricScore
 from krisis.metrics.explanations import reason_words
 from krisis.metrics.forms import Share
 from krisis.metrics.table import Table
@@ -25,6 +26,7 @@ _MOST_METRICS, _LINES_OF_A_PAGE, _LINES_OF_A_PANEL = 8, 57, 3
 _LINE = 1.7  # height of a line, in sizes of letters
 _OF_RUN = ("shape", "color")  # of a mark: what a scale decides here
 _COMPLEMENT = "abstention_rate"  # coverage says the same
+_READERS = "Readers without a bar: from the baselines of the run; their own run has intervals."
 _ARROWS = {"higher": "higher is better", "lower": "lower is better"}
 
 
@@ -33,8 +35,13 @@ def forest_drawing(
     marks: Mapping[str, Series],
     look: Look,
     metrics: Sequence[str] = (),
+    readers: Mapping[str, Mapping[str, MetricScore]] | None = None,
 ) -> Drawing:
-    """Draw metrics of runs with their intervals, a panel per metric and a line per run."""
+    """Draw metrics of runs with their intervals, a panel per metric and a line per run.
+
+    ``readers`` are people whose scores a run keeps as baselines: values without intervals.
+    """
+    people = readers or {}
     offered = columns_of(runs.values(), metrics)
     chosen = [one for one in offered if not metrics or {one.name, one.key} & set(metrics)]
     for name in metrics:
@@ -45,7 +52,7 @@ def forest_drawing(
             "the runs have no scores; score them with krisis show RUN --metric default --save FILE"
         )
     panels = {}
-    n_lines = len(runs) * _step(_names(runs, look)) / _LINE + _LINES_OF_A_PANEL
+    n_lines = len(marks) * _step(_names(marks, look)) / _LINE + _LINES_OF_A_PANEL
     fitting = max(1, min(_MOST_METRICS, int(_LINES_OF_A_PAGE // n_lines)))
     usual = [column for column in chosen if column.key != _COMPLEMENT][:fitting]
     for column in chosen if metrics else usual:
@@ -55,6 +62,12 @@ def forest_drawing(
             _row(heading, name, metric_cell(run.metric_scores.get(column.name)))
             for name, run in runs.items()
         ]
+        if column.key not in ("aurc", "augrc"):  # their normalized form is not kept of baselines
+            panels[heading] += [
+                _row(heading, name, metric_cell(scores[column.name]))
+                for name, scores in people.items()
+                if column.name in scores
+            ]
     rows = [row for found in panels.values() for row in found]
     percent = level_name(ScoredAs.of(run.metric_scores).level for run in runs.values())
     return Drawing(
@@ -63,7 +76,7 @@ def forest_drawing(
         lambda width: _stacked(panels, marks, look, width),
         rows,
         {},
-        [f"Bars: {percent} intervals by patient."],
+        [f"Bars: {percent} intervals by patient.", *([_READERS] if people else [])],
         not look.broad,
     )
 

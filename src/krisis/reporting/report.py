@@ -37,6 +37,8 @@ from krisis.results.report_tables import (
     mixture,
     reason_table,
     risk_sentence,
+    rule_table,
+    rule_words,
     stopping_lines,
 )
 
@@ -168,7 +170,8 @@ def _deferral_section(result: BenchmarkResult, parts: Mapping[str, Rows]) -> Sec
         score = DeferralAlignment().compute(rows)
         tables[f"Deferral by kind{whose}"] = deferral_table(score)
         tables[f"Reasons for deferral{whose}"] = reason_table(score)
-        words = words or deferral_words(score)
+        tables[f"Rules, a checklist{whose}"] = rule_table(score)
+        words = words or " ".join(filter(None, (deferral_words(score), rule_words(score))))
         figures += _drawn(confusion_figure(score, whose))
     return Section(
         "deferral",

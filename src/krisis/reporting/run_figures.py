@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.metrics.base import MetricScore
 from krisis.reporting.curve_panels import reliability_drawing, risk_coverage_drawing
 from krisis.reporting.figure import Figure, alt
 from krisis.reporting.interval_panels import deferral_drawing, forest_drawing
@@ -59,8 +60,10 @@ def runs_figure(
     if not 1 <= len(runs) <= MOST_RUNS:
         raise InvalidValue(f"a figure has 1 to {MOST_RUNS} runs, not {len(runs)}; name fewer runs")
     refuse_other_data(runs)
-    look, marks = look_of(chosen.style, chosen.width), series(list(runs))
-    drawing = _drawing(runs, marks, look, chosen)
+    runs = {_reader_name(name, run): run for name, run in runs.items()}
+    readers = _readers(runs) if chosen.kind == "forest" else {}
+    look, marks = look_of(chosen.style, chosen.width), series([*runs, *readers])
+    drawing = _drawing(runs, marks, look, chosen, readers)
     shown = {name: one for name, one in marks.items() if name not in drawing.reasons}
     if not shown:
         why = "; ".join(f"{name}: {reason}" for name, reason in drawing.reasons.items())
@@ -70,7 +73,8 @@ def runs_figure(
         for text in (_about(runs), *drawing.notes, *_gaps(drawing))
         for line in look.broken(text, look.width * 1.05)
     ]
-    key = key_chart(shown, {name: _key_words(name, runs[name]) for name in shown}, look)
+    words = {name: _key_words(name, runs[name]) if name in runs else name for name in shown}
+    key = key_chart(shown, words, look)
     named = " ".join(look.broken(chosen.title or drawing.title, look.width))
 
     def made(width: float) -> Figure:
@@ -95,16 +99,35 @@ def _drawing(
     marks: Mapping[str, Series],
     look: Look,
     options: FigureOptions,
+    readers: Mapping[str, Mapping[str, MetricScore]],
 ) -> Drawing:
     if options.kind == "forest":
-        return forest_drawing(runs, marks, look, options.metrics)
+        return forest_drawing(runs, marks, look, options.metrics, readers)
     empty = [name for name, run in runs.items() if not run.rows]
     if empty:
         raise InvalidFile(
             f"{', '.join(empty)} has scores but no rows, which --kind {options.kind} needs; name "
-            "the run directory or the full result, or draw --kind forest"
+            "the run or the full result, or draw --kind forest"
         )
     return _OF_ROWS[options.kind](runs, marks, look)
+
+
+def _reader_name(name: str, run: BenchmarkResult) -> str:
+    """Return the name of a run; that of a reader says how many of the cases they read."""
+    read = run.suite_description.get("read")
+    return f"{name} (read {read})" if isinstance(read, str) else name
+
+
+def _readers(runs: Mapping[str, BenchmarkResult]) -> dict[str, Mapping[str, MetricScore]]:
+    """Return the people among the baselines of the first run, unless their own run is drawn."""
+    drawn = {run.backend_name for run in runs.values()}
+    found = {
+        name: scores
+        for name, scores in next(iter(runs.values())).baselines.items()
+        if (own := name.partition(" (")[0]) not in drawn
+        and (own == "physician" or own.startswith("reader/"))
+    }
+    return dict(list(found.items())[: MOST_RUNS - len(runs)])
 
 
 def _about(runs: Mapping[str, BenchmarkResult]) -> str:

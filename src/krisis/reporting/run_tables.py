@@ -214,9 +214,9 @@ def _pair_table(comparison: Comparison, pair: Pair) -> EstimateTable:
 
 def _delta_record(delta: MetricDelta, difference: Estimate, level: float) -> dict[str, PlainCell]:
     return {
-        "name": delta.name,
-        "left_value": _known(delta.left),
-        "right_value": _known(delta.right),
+        "name": delta.compared_by or delta.name,
+        "left_value": _known(delta.shown[0]),
+        "right_value": _known(delta.shown[1]),
         **difference.record(),
         "p_value": _known(delta.p_value),
         "p_adjusted": _known(delta.p_adjusted),
@@ -224,6 +224,7 @@ def _delta_record(delta: MetricDelta, difference: Estimate, level: float) -> dic
         "compared_by": delta.compared_by or None,
         "margin": delta.margin,
         "non_inferior": None if delta.non_inferior is None else int(delta.non_inferior),
+        "margin_verdict": delta.margin_verdict or None,
         "direction": delta.direction,
     }
 
@@ -231,8 +232,7 @@ def _delta_record(delta: MetricDelta, difference: Estimate, level: float) -> dic
 def _delta_line(delta: MetricDelta, difference: Estimate, level: float) -> list[Cell]:
     return [
         row_name(delta),
-        Estimate(delta.left),
-        Estimate(delta.right),
+        *map(Estimate, delta.shown),
         difference,
         p_words(delta.p_value),
         p_words(delta.p_adjusted),

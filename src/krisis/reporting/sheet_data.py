@@ -39,7 +39,7 @@ def _opened(value: JsonValue) -> JsonValue:
 def source_facts(run: SheetRun) -> list[Fact]:
     """Return where the data come from, and on which terms."""
     imported = run.result.provenance.imported
-    found = [Fact("imported", str(imported), "manifest.json: imported")] if imported else []
+    found = [Fact("imported", str(imported), "run: imported")] if imported else []
     return [*found, *described(run, _SOURCE_KEYS)]
 
 
@@ -117,7 +117,7 @@ def preparation_facts(run: SheetRun) -> list[Fact]:
     """Return what the suite and an import did to the data."""
     imported = run.result.provenance.imported
     notes = [
-        Fact("note of the import", note, "manifest.json: imported.notes")
+        Fact("note of the import", note, "run: imported.notes")
         for note in (imported.notes if imported else ())
     ]
     return [*notes, *described(run, _PREPARATION_KEYS)]
@@ -138,7 +138,7 @@ def missing_facts(run: SheetRun) -> list[Fact]:
         f"{name}: {k:,} ({wording.percent(k / n)})" for name, k in sorted(gaps.items())
     )
     words = f"{words or 'no value'} missing, of {n:,} stored rows"
-    return [Fact("missing values", words, "rows.jsonl: features")]
+    return [Fact("missing values", words, "run: cases.features")]
 
 
 def splits_facts(run: SheetRun) -> list[Fact]:

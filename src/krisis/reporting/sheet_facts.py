@@ -87,9 +87,9 @@ def _prompts(run: SheetRun) -> list[Fact]:
         )
         for i, text in enumerate(prompts.prompt_templates[:_MOST_VALUES], start=1)
     ]
-    for kind, digest in (run.manifest.identity.prompts if run.manifest else {}).items():
+    for kind, digest in (run.description.identity.prompts if run.description else {}).items():
         words = f"hash of {kind} prompt, schema and parameters"
-        found.append(Fact(words, digest, f"manifest.json: identity.prompts.{kind}"))
+        found.append(Fact(words, digest, f"run: identity.prompts.{kind}"))
     if found:
         n = len(prompts.prompt_templates)
         modes = ", ".join(prompts.prompt_modes) or "not stated"
@@ -101,13 +101,13 @@ def _prompts(run: SheetRun) -> list[Fact]:
 
 def _settings(run: SheetRun) -> list[Fact]:
     made = run.result.provenance
-    asked: dict[str, JsonValue] = dict(run.manifest.identity.backend) if run.manifest else {}
+    asked: dict[str, JsonValue] = dict(run.description.identity.backend) if run.description else {}
     named = ("temperature", "max_output_tokens", "model_options")
     given = {name: made.config[name] for name in named if name in made.config}
     if made.imported or not (asked or given):
         return []
     found = [
-        Fact(name.replace("_", " "), _plain(value), "manifest.json: identity.backend")
+        Fact(name.replace("_", " "), _plain(value), "run: identity.backend")
         for name, value in asked.items()
         if name not in ("backend", "provider", "model")
     ]
@@ -144,7 +144,7 @@ def _output(run: SheetRun) -> list[Fact]:
             "replies as they came", f"kept of {n_raw:,} of {n:,} rows", run.of_rows("raw_response")
         ),
         *(
-            Fact(f"{name} taken from", place, "manifest.json: imported.taken_for")
+            Fact(f"{name} taken from", place, "run: imported.taken_for")
             for name, place in taken.items()
         ),
     ]

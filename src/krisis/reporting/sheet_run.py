@@ -13,9 +13,11 @@ from krisis.metrics.base import EvaluationResult
 from krisis.reporting.sheet_flow import n_patients
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
-from krisis.results.loading import reproduce_command
+from krisis.results.loading import is_run, reproduce_command
 from krisis.results.run_items import read_result
-from krisis.results.store import Manifest, read_run
+from krisis.runs.description import RunDescription
+from krisis.runs.load import stored_result
+from krisis.runs.read import open_run
 
 _BASELINES = "krisis.backends.baselines."  # rules and fitted models: no language model
 
@@ -39,7 +41,7 @@ class SheetRun:
     result: BenchmarkResult
     file: str
     reproduce: str = ""
-    manifest: Manifest | None = None
+    description: RunDescription | None = None
     ended: bool = True
     is_run_file: bool = False
     features: Sequence[JsonMapping] = field(default=())
@@ -56,55 +58,52 @@ class SheetRun:
         if self.is_run_file:
             return "run file: experiments[].results"
         if not self.result.rows:  # a file of scores has counts alone
-            return "metrics.json: attrition" if self.manifest else "result: attrition"
-        return f"{'rows.jsonl: ' if self.manifest else 'result: evaluation_results[].'}{name}"
+            return "run: facts.attrition" if self.description else "result: attrition"
+        return f"{'run: rows.' if self.description else 'result: evaluation_results[].'}{name}"
 
     def of_suite(self, name: str) -> str:
         """Name an entry of the suite's description."""
         if self.is_run_file:
             return "run file: experiments[].provenance.suite"
-        return f"{'manifest.json' if self.manifest else 'result'}: suite_description.{name}"
+        return f"{'run' if self.description else 'result'}: suite_description.{name}"
 
-    def of_run(self, name: str, in_manifest: str = "") -> str:
-        """Name a fact about the run, which the manifest may hold under another name."""
+    def of_run(self, name: str, described_as: str = "") -> str:
+        """Name a fact about the run, which its description may hold under another name."""
         if self.is_run_file:
             return "run file: experiments[].provenance"
-        if self.manifest and in_manifest:
-            return f"manifest.json: {in_manifest}"
-        if self.manifest:
-            return f"metrics.json: extras.{name}" if self.ended else "rows.jsonl"
+        if self.description and described_as:
+            return f"run: {described_as}"
+        if self.description:
+            return f"run: facts.{name}" if self.ended else "run: rows"
         return f"result: {name}" if name == "backend_name" else f"result: extras.{name}"
 
     def of_scores(self, name: str) -> str:
         """Name a score, or say that it was computed for this sheet."""
         if not self.ended:
             return f"{self.of_rows('outcome')}, scored for this sheet"
-        return f"{'metrics.json' if self.manifest else 'result'}: {name}"
+        return f"{'run: scores.' if self.description else 'result: '}{name}"
 
 
 def read_run_for_sheet(path: str | Path, mode: str | None = None) -> SheetRun:
-    """Read a run directory, a saved result or a run file."""
+    """Read a run, a saved result or a run file."""
     result, path = read_result(path, mode), Path(path).resolve()
-    if not path.is_dir():
+    if not is_run(path):
         kind = kind_of(path)
         is_run_file = kind == "run file"
         again = "" if is_run_file else reproduce_command(path)
         is_scored = kind in ("saved result", "metrics file")
         ended = is_scored and bool(read_object(path, lenient=True).get("metric_scores"))
         return SheetRun(result, path.name, again, ended=ended, is_run_file=is_run_file)
-    stored = read_run(path)
-    return SheetRun(
-        result,
-        path.name,
-        reproduce_command(path),
-        stored.manifest,
-        stored.ended is not None and stored.scores_fit,
-        features=[
-            shown
-            for position, shown in stored.journal.features.items()
-            if "perturbation" not in stored.journal.rows[position].metadata
-        ],
-    )
+    with open_run(path) as run:
+        run.rows()
+        return SheetRun(
+            result,
+            path.name,
+            reproduce_command(path),
+            run.description,
+            stored_result(run) is not None,
+            features=run.features(),
+        )
 
 
 # States of a run in which an item does not apply: the reason, or None

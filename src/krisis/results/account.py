@@ -17,7 +17,7 @@ from krisis.metrics.labels import TotalScale
 from krisis.metrics.table import Answers, Loss
 from krisis.results.asking import AskingFacts
 from krisis.results.attrition import Attrition
-from krisis.results.journal import Spent
+from krisis.results.call_totals import CallTotals
 from krisis.results.rows import scores_from_dict, scores_to_dict
 from krisis.results.stops import StopCause, StopRule
 
@@ -46,7 +46,8 @@ class TaskFacts:
     ``groups`` maps the groups that results are broken down by to their metadata keys; ``metrics``
     are scored beside the usual ones, the first being the headline; ``total`` says how the items of
     a patient add up; ``person`` and ``unit`` are the words for one cluster and one record;
-    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table;
+    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table, and
+    ``price`` the cost of one deferral relative to one wrong answer;
     ``features`` are the findings that the task describes.
     """
 
@@ -63,6 +64,7 @@ class TaskFacts:
     metrics: tuple[str, ...] = ()
     total: TotalScale | None = None
     costs: JsonMapping | None = None
+    price: float | None = None
     features: Mapping[str, Finding] = field(default_factory=dict)
 
     @classmethod
@@ -81,6 +83,7 @@ class TaskFacts:
             default_loss=self.default_loss,
             groups=self.groups,
             total=self.total,
+            price=self.price,
         )
 
     def words(self, answer: object, *, whole: bool = False) -> str:
@@ -94,7 +97,7 @@ class Imported:
     """Where the rows of a run come from that krisis did not ask a model for.
 
     ``files`` maps names to SHA-256 hashes; ``taken_for`` says where each field was read. Of
-    ``n_read`` rows ``n_not_taken`` could not be taken; the run directory lists them. A log that
+    ``n_read`` rows ``n_not_taken`` could not be taken; the run lists them. A log that
     was stopped has fewer rows than ``n_expected``.
     """
 
@@ -109,7 +112,10 @@ class Imported:
 
     def __str__(self) -> str:
         names = ", ".join(f"{name} (SHA-256 {digest})" for name, digest in self.files.items())
-        lost = f"{self.n_not_taken} of {self.n_read} rows could not be taken, see not_taken.jsonl"
+        lost = (
+            f"{self.n_not_taken} of {self.n_read} rows could not be taken (to list them, type: "
+            "krisis export --to not-taken)"
+        )
         all_rows = f"all {self.n_read} rows were taken"
         return (
             f"from {self.format}: {names}; {lost if self.n_not_taken else all_rows}; "
@@ -144,7 +150,7 @@ class Provenance:
     krisis_version: str | None = None
     started_at: str | None = None
     run_id: str | None = None
-    run_directory: str | None = None
+    run_file: str | None = None
     git_commit: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     config: JsonMapping = field(default_factory=dict)
@@ -195,7 +201,9 @@ class Spending:
     cache_fault: str | None = None
 
     @classmethod
-    def of(cls, spent: Spent, rows: Sequence[EvaluationResult], *, elapsed_seconds: float) -> Self:
+    def of(
+        cls, spent: CallTotals, rows: Sequence[EvaluationResult], *, elapsed_seconds: float
+    ) -> Self:
         """Add up calls and rows, those that led to no answer among them.
 
         A sum in which one part is not known is not known itself. A row without an answer has its

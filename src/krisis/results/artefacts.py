@@ -8,6 +8,7 @@ from typing import NamedTuple
 from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, read_object
+from krisis.runs.schema import SUFFIX
 
 _SCORES = ("show", "report", "compare", "figure", "sheet")
 _ROWS = (
@@ -31,8 +32,8 @@ class Artefact(NamedTuple):
 
 
 ARTEFACTS: dict[str, Artefact] = {
-    "run directory": Artefact(
-        "a run directory",
+    "run": Artefact(
+        "a run",
         ("run", "sweep", "import"),
         (*_ROWS, "doctor", "resume", "batches", "view"),
     ),
@@ -63,13 +64,12 @@ ARTEFACTS: dict[str, Artefact] = {
         (),
         "it is given as --verify to krisis certify and as --certificate to krisis report",
     ),
-    "manifest": Artefact(
-        "the manifest of a run",
-        ("run",),
+    "old run": Artefact(
+        "a run of the format before this one, which this krisis does not read",
+        ("an older krisis",),
         (),
-        "its folder is the run; `krisis run --config` takes it",
+        "use the krisis that wrote it or run again",
     ),
-    "journal": Artefact("the journal of a run", ("run",), (), "its folder is the run"),
     "plan": Artefact("the plan of a sweep", ("sweep",), (), "krisis sweep takes it"),
     "table": Artefact(
         "a table", ("export --to csv",), (), "to make a run of predictions, type: krisis import"
@@ -79,12 +79,13 @@ ARTEFACTS: dict[str, Artefact] = {
 _KINDS = {
     "krisis.result": "saved result",
     "krisis.metrics": "metrics file",
-    "krisis.run": "manifest",
+    "krisis.run": "old run",
     "krisis.sweep": "plan",
     "krisis.calibrator": "calibrator",
     "krisis.certificate": "certificate",
 }
 _SUFFIXES = {
+    SUFFIX: "run",
     **dict.fromkeys((".csv", ".tsv", ".xlsx"), "table"),
     **dict.fromkeys((".parquet", ".pq"), "Parquet rows"),
     **dict.fromkeys((".yaml", ".yml"), "suite"),
@@ -97,8 +98,6 @@ def kind_of(path: Path) -> str:
         return _folder(path)
     if path.suffix.lower() in _SUFFIXES:
         return _SUFFIXES[path.suffix.lower()]
-    if path.name == "rows.jsonl":
-        return "journal"
     try:
         return kind_of_content(read_object(path, lenient=True))
     except InvalidFile:
@@ -118,14 +117,13 @@ def kind_of_content(content: JsonMapping) -> str:
 
 def _folder(path: Path) -> str:
     if (path / "manifest.json").is_file():
-        return "run directory"
+        return "old run"
     if (path / "sweep.json").is_file():
         return "sweep folder"
-    has_runs = any((inside / "manifest.json").is_file() for inside in path.iterdir())
-    return "folder of runs" if has_runs else ""
+    return "folder of runs" if any(path.glob(f"*{SUFFIX}")) else ""
 
 
-def refused(path: Path, wanted: str = "a run directory or a saved result") -> InvalidFile | None:
+def refused(path: Path, wanted: str = "a run or a saved result") -> InvalidFile | None:
     """Return the sentence for a path of another kind than wanted; None if its kind is not known."""
     kind = kind_of(path)
     if not kind:

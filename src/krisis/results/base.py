@@ -202,12 +202,7 @@ class BenchmarkResult(RunFacts, Documented):
 
     @classmethod
     def load(cls, path: str | Path) -> BenchmarkResult:
-        """Read back what `save` or `metrics_to_json` wrote; `load_run` reads a run directory."""
-        if Path(path).is_dir():
-            raise InvalidFile(
-                f"{path} is a folder; if it is a run directory, read it with "
-                "krisis.results.store.load_run"
-            )
+        """Read back what `save` or `metrics_to_json` wrote; `runs.load.load_run` reads a run."""
         return cls.from_dict(read_object(Path(path)), place=str(path))
 
     @classmethod
@@ -288,7 +283,7 @@ def _check_envelope(content: JsonMapping, place: str) -> None:
     if content.get("kind") not in ("krisis.result", "krisis.metrics"):
         raise InvalidFile(
             f"{place} is not a krisis result (its kind is {content.get('kind') or 'not stated'}); "
-            "name a run directory, or a file that `krisis show --save` wrote"
+            "name a run, or a file that `krisis show --save` wrote"
         )
     version = content.get("schema_version")
     if version != SCHEMA_VERSION:

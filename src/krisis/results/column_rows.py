@@ -50,7 +50,7 @@ class ColumnRows(Rows):
         place = self.table.reader.place
         raise InvalidValue(
             f"{place} has {len(self):,} rows, which are scored by columns and not listed one by "
-            "one; use a smaller file or a run directory"
+            "one; use a smaller file or a run"
         )
 
     def by_source(self) -> dict[str, Rows]:

@@ -1,4 +1,4 @@
-"""A run by its path, whatever form it was saved in: a directory, a result, a run file, Parquet."""
+"""A run by its path, whatever form it was saved in: a run, a result, a run file, Parquet."""
 
 from __future__ import annotations
 
@@ -17,24 +17,39 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import metric_of
 from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.plain_runs import plain_run, result_of_plain_run
-from krisis.results.store import is_run, list_runs, load_run, read_manifest
+from krisis.runs.load import keep_scores, list_runs, load_run, read_description
+from krisis.runs.schema import SUFFIX
 
 
 def load_result(path: Path, mode: str | None = None) -> BenchmarkResult:
-    """Read a run directory, a saved result, a run file or a Parquet file of rows.
+    """Read a run, a saved result, a run file or a Parquet file of rows.
 
     ``mode`` chooses an experiment of a run file. A run that has not ended is scored as it is.
     """
     if not path.exists():
-        raise InvalidFile(f"{path} does not exist; name a run directory or a saved result")
-    if path.is_dir():
-        return scored_as_it_is(load_run(path))
+        raise InvalidFile(f"{path} does not exist; name a run or a saved result")
+    if is_run(path):
+        return _scored_run(path)
     if is_parquet(path):
         return scored_as_it_is(load_parquet(path))
     content = content_of_run(path)
     if (run := plain_run(content, mode, path)) is not None:
         return scored_as_it_is(result_of_plain_run(run))
     return BenchmarkResult.from_dict(content, place=str(path))
+
+
+def is_run(path: Path) -> bool:
+    """Say whether a path is to be read as a run, also one that can only be refused."""
+    return path.suffix == SUFFIX or (path.is_dir() and kind_of(path) == "old run")
+
+
+def _scored_run(path: Path) -> BenchmarkResult:
+    """Read a run with its scores; where they were computed again, they are kept for next time."""
+    stored = load_run(path)
+    result = scored_as_it_is(stored)
+    if result is not stored and stored.stop is None and not stored.damage:
+        keep_scores(path, result)
+    return result
 
 
 def content_of_run(path: Path) -> JsonObject:
@@ -57,7 +72,7 @@ def with_rows(result: BenchmarkResult, path: Path) -> BenchmarkResult:
     if result.evaluation_results:
         return result
     told = refused(path) if kind_of(path) == "metrics file" else None
-    raise told or InvalidFile(f"{path} holds no rows; name a run directory or a full result")
+    raise told or InvalidFile(f"{path} holds no rows; name a run or a full result")
 
 
 def expanded(paths: Sequence[Path]) -> list[Path]:
@@ -98,16 +113,28 @@ def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
     return chosen or default_benchmark_metrics(task.metrics if task else ())
 
 
-def load_results(paths: Sequence[Path]) -> dict[str, BenchmarkResult]:
-    """Read several runs under short names: the model, with the file where models repeat."""
-    if len({path.resolve() for path in paths}) < len(paths):
+def load_results(runs: Sequence[Path | BenchmarkResult]) -> dict[str, BenchmarkResult]:
+    """Return several runs under short names: the model, with the file where models repeat.
+
+    Results in memory have no file: where their models repeat, they are numbered.
+    """
+    paths = [run for run in runs if isinstance(run, Path)]
+    places = {path.resolve() for path in paths} | {id(run) for run in runs} - set(map(id, paths))
+    if len(places) < len(runs):
         raise InvalidValue("the same run appears twice; name different runs")
-    results = [load_result(path) for path in paths]
-    stems = [path.resolve().name.removesuffix(".json") for path in paths]
-    unclear = len(set(stems)) < len(stems)
-    names = distinct_names(
-        [result.backend_name for result in results], list(map(str, paths)) if unclear else stems
-    )
+    results = [load_result(run) if isinstance(run, Path) else run for run in runs]
+    stems = [
+        run.resolve().name.removesuffix(".json").removesuffix(SUFFIX)
+        if isinstance(run, Path)
+        else str(number)
+        for number, run in enumerate(runs, start=1)
+    ]
+    if len(set(stems)) < len(stems):
+        stems = [
+            str(run) if isinstance(run, Path) else stem
+            for run, stem in zip(runs, stems, strict=True)
+        ]
+    names = distinct_names([result.backend_name for result in results], stems)
     return dict(zip(names, results, strict=True))
 
 
@@ -135,11 +162,10 @@ def place_in_commands(path: Path) -> str:
 
 def reproduce_command(path: Path) -> str:
     """Return the commands that repeat a run, or its scoring where only the result was saved."""
-    if path.is_dir():
-        imported = read_manifest(path).imported
+    place = place_in_commands(path)
+    if is_run(path):
+        imported = read_description(path).imported
         if imported is not None:
             return f"{imported.command}   # the same import again"
-        manifest = place_in_commands(path / "manifest.json")
-        return f"krisis run --config {manifest}   # the same run again"
-    place = place_in_commands(path)
+        return f"krisis run --config {place}   # the same run again"
     return f"krisis show {place} --metric default   # the metrics again, from the stored rows"

@@ -221,6 +221,10 @@ class _Rows(ParquetFile):
             return None
         return np.asarray(np.ma.filled(self.array(f'"{column}"::double'), np.nan))
 
+    def signal_names(self) -> list[str]:
+        """Return the names of the signals that there are columns of."""
+        return sorted(self.names("signals"))
+
     def clusters(self) -> IntArray:
         """Return a code of the patient of every row, numbered by first appearance.
 

@@ -24,6 +24,7 @@ class PlainRow(Protocol):
     prediction: int | str | None
     signals: JsonMapping
     failed: str | None
+    failure_class: str
 
 
 class PlainTask(Protocol):
@@ -99,4 +100,5 @@ def plain_row(row: PlainRow) -> EvaluationResult:
         cluster_id=str(row.cluster_id),
         signals=row.signals,
         error=row.failed,
+        failure_class=row.failure_class,
     )

@@ -226,23 +226,53 @@ def reason_table(score: MetricScore | None) -> list[JsonObject]:
     ]
 
 
-def risk_sentence(description: JsonMapping) -> str:
-    """Say when a case is to be deferred: by which probability or margin, where one is stated.
+def rule_table(score: MetricScore | None) -> list[JsonObject]:
+    """Return the checklist: how many cases break each rule, and what the model did with them."""
+    rules = score.details.get("by_rule", {}) if score is not None else {}
+    return [
+        {
+            "rule": rule.replace("_", " "),
+            "cases": counts["n"],
+            "deferred": counts["n_deferred"],
+            "share deferred": counts["n_deferred"] / counts["n"] if counts["n"] else math.nan,
+            "answered": counts["n_answered"],
+            "answered rightly": counts["n_right"],
+        }
+        for rule, counts in rules.items()
+    ]
 
-    >>> risk_sentence({"deferral": {"margin_ml_min": 3.0}})
-    'A case is to be deferred within 3 mL/min/1.73 m² of a limit of the categories.'
+
+def rule_words(score: MetricScore | None) -> str:
+    """Say which deferrals follow a rule, and that the checklist is no truth."""
+    rules = score.details.get("by_rule", {}) if score is not None else {}
+    if not rules:
+        return ""
+    by_rule, others = (rules[part]["n_deferred"] for part in ("any rule", "no rule"))
+    return (
+        f"Rules are a checklist, not the truth: {by_rule} of {by_rule + others} deferrals follow a "
+        "rule. A case may break a rule and still be safe to answer."
+    )
+
+
+def risk_sentence(description: JsonMapping) -> str:
+    """Say when a case should be deferred: in the suite's words, or by its probability or margin.
+
+    >>> risk_sentence({"deferral": {"risk": 0.2}})
+    'A case should be deferred if the best answer is wrong with a probability of 0.2 or more.'
     """
     deferral = description.get("deferral")
     stated = deferral if isinstance(deferral, Mapping) else {}
+    if isinstance(words := stated.get("words"), str):
+        return words
     risk, margin = (_digits(stated.get(name)) for name in ("risk", "margin_ml_min"))
     if risk:
         return (
-            f"A case is to be deferred when another answer has a probability of {risk} or more, or "
-            "when a rule says so."
+            "A case should be deferred if the best answer is wrong with a probability of "
+            f"{risk} or more."
         )
     if margin:
         unit = "mL/min/1.73 m²"
-        return f"A case is to be deferred within {margin} {unit} of a limit of the categories."
+        return f"A case should be deferred within {margin} {unit} of a limit of the categories."
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Any run as items: a file of a suite's own format, a krisis result or a krisis run directory."""
+"""Any run as items: a file of a suite's own format, a krisis result or a krisis run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from krisis.errors import InvalidFile
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
@@ -17,17 +17,23 @@ from krisis.metrics.table import Table
 from krisis.results.account import TaskFacts
 from krisis.results.base import BenchmarkResult
 from krisis.results.column_rows import ColumnRows
-from krisis.results.loading import content_of_run, load_result, metrics_asked, with_rows
+from krisis.results.loading import (
+    content_of_run,
+    is_run,
+    load_result,
+    metrics_asked,
+    with_rows,
+)
 from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.plain_runs import PlainRun, plain_row, plain_run
-from krisis.results.store import load_run, read_manifest
+from krisis.runs.load import load_run, read_description
 
 
 def read_items(path: str | Path, mode: str | None = None) -> RunItems:
     """Read the items of a run, whichever of the three kinds it is."""
     path = Path(path)
-    if path.is_dir():
-        return _of_directory(path, mode)
+    if is_run(path):
+        return _of_run(path, mode)
     if path.is_file() and is_parquet(path):
         result = load_parquet(path)
         return items_of_result(result, _source(result, mode, path))
@@ -36,6 +42,16 @@ def read_items(path: str | Path, mode: str | None = None) -> RunItems:
         return _of_plain_run(run, path)
     result = with_rows(BenchmarkResult.from_dict(content, place=str(path)), path)
     return items_of_result(result, _source(result, mode, path))
+
+
+def items_of(run: str | Path | BenchmarkResult, mode: str | None = None) -> RunItems:
+    """Return the items of a run, by its path or of a result in memory."""
+    if not isinstance(run, BenchmarkResult):
+        return read_items(run, mode)
+    place = Path(run.provenance.run_file or run.backend_name or "the result")
+    if not run.rows:
+        raise InvalidValue(f"{place} holds scores and no rows; give the whole result")
+    return items_of_result(run, _source(run, mode, place))
 
 
 def read_result(path: str | Path, mode: str | None = None) -> BenchmarkResult:
@@ -48,11 +64,11 @@ def read_result(path: str | Path, mode: str | None = None) -> BenchmarkResult:
     return result
 
 
-def _of_directory(path: Path, mode: str | None) -> RunItems:
-    manifest, result = read_manifest(path), load_run(path)
-    n_owed = max(0, manifest.n_plain - len(result.evaluation_results))
+def _of_run(path: Path, mode: str | None) -> RunItems:
+    described, result = read_description(path), load_run(path)
+    n_owed = max(0, described.n_plain - len(result.evaluation_results))
     source = replace(
-        _source(result, mode, path), run_id=manifest.run_id, git_commit=manifest.git_commit
+        _source(result, mode, path), run_id=described.run_id, git_commit=described.git_commit
     )
     n_not_asked = math.ceil(n_owed / (result.provenance.repeats or 1))
     return replace(items_of_result(result, source), n_not_asked=n_not_asked)

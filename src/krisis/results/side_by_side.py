@@ -18,6 +18,8 @@ from krisis.statistics.intervals import Interval
 # Key of a metric → its heading: those without which no other may be read come first. Any other
 # metric of a run gets a column under its own name.
 HEADINGS = {
+    "decision_skill": "Decision Skill",
+    "decision_cost": "Decision Cost",
     "right_decisions": "Right Decisions",
     "answerable_accuracy": "Answerable Accuracy",
     "undue_answer_rate": "Undue Answers",

@@ -52,16 +52,6 @@ class BinnedAnswers:
         mass = np.bincount(place, weights=self.confidence, minlength=filled.size)
         return Bins(place, number, hits, np.clip(mass / number, 0.0, 1.0))
 
-    def with_row(self, place: int, right: bool) -> BinnedAnswers:
-        """Return the answers with one more of another patient, in a bin that holds some."""
-        confidence = self.confidence[self.bin == place].mean()
-        return BinnedAnswers(
-            np.append(self.confidence, confidence),
-            np.append(self.right, right),
-            np.append(self.bin, place),
-            np.append(self.unit, self.unit.max() + 1),
-        )
-
     def per_unit(self, weights: FloatArray | None = None) -> FloatArray:
         """Return the answers, or the sum of weights, of every patient."""
         return np.bincount(self.unit, weights=weights).astype(np.float64)
@@ -90,13 +80,6 @@ class Bins:
     def gap(self) -> FloatArray:
         """Accuracy − mean confidence of every bin."""
         return self.hits / self.number - self.confidence
-
-    def error(self, accuracy: FloatArray) -> FloatArray:
-        """Return Σ w|accuracy − confidence| for accuracies (bins × anything)."""
-        share = self.number / self.n_answers
-        distance = np.abs(accuracy - self.confidence.reshape(-1, *[1] * (accuracy.ndim - 1)))
-        found: FloatArray = np.tensordot(share, distance, axes=1)
-        return found
 
 
 def groups_of(rows: FloatArray, most: int) -> IntArray:

@@ -11,11 +11,11 @@ from scipy import optimize
 
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import BinnedAnswers, residual_correlation
-from krisis.statistics.calibration_gap import uniforms
 from krisis.statistics.intervals import check_level
 from krisis.statistics.shares import PRIOR_ICC
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 _FEW_LEVELS = 50
 
@@ -99,9 +99,25 @@ def isotonic_band(
     fits = []
     for start in range(0, drawn.n_resamples, block):
         n_draws = min(block, drawn.n_resamples - start)
-        right = uniforms(generator, unit, n_draws, correlation) < chance
+        right = _uniforms(generator, unit, n_draws, correlation) < chance
         hits = np.add.reduceat(right.astype(np.float64), starts, axis=0)
         fits.append(recalibrated(np.repeat(bins.number[:, None], n_draws, axis=1), hits))
     tail = (1 - check_level(drawn.level)) / 2
     low, high = np.quantile(np.concatenate(fits, axis=1), [tail, 1 - tail], axis=1)
     return low, high
+
+
+def _uniforms(
+    generator: np.random.Generator, unit: IntArray, n_draws: int, correlation: float
+) -> FloatArray:
+    """Return uniforms (rows × draws), some of them those of the patient.
+
+    With probability √ρ the uniform of a row is that of its patient: two rows of one patient then
+    share it with probability ρ, which is the correlation of their outcomes.
+    """
+    own = generator.random((unit.size, n_draws))
+    if correlation <= 0:
+        return own
+    shared = generator.random((int(unit.max()) + 1, n_draws))
+    copied = generator.random((unit.size, n_draws)) < math.sqrt(correlation)
+    return np.where(copied, shared[unit], own)

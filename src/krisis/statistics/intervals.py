@@ -126,8 +126,7 @@ class Replicates:
         else:
             wide = tail
             if method == "expanded_percentile":
-                scale = math.sqrt(self.n_clusters / (self.n_clusters - 1))
-                wide = expanded_tail(tail, self.n_clusters, scale=scale)
+                wide = expanded_tail(tail, self.n_clusters)
             low, high = self._quantiles(wide, 1 - wide)
         return Interval(low, high, level, method)
 
@@ -187,6 +186,11 @@ class Replicates:
         return levels[0], levels[1]
 
 
-def expanded_tail(tail: float, n_clusters: int, *, scale: float = 1.0) -> float:
-    """Return the normal tail as far out as Student's with clusters − 1 degrees of freedom."""
+def expanded_tail(tail: float, n_clusters: int) -> float:
+    """Return Φ(√(C/(C−1))·t_{C−1}(tail)), the tail of expanded percentiles for C clusters.
+
+    Resamples vary too little by (C−1)/C, and the spread is itself estimated, which is what
+    Student's quantile allows for (Hesterberg 2015).
+    """
+    scale = math.sqrt(n_clusters / (n_clusters - 1))
     return float(special.ndtr(scale * special.stdtrit(n_clusters - 1, tail)))

@@ -19,6 +19,7 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 METHOD = "permutation_t"
+MarginVerdict = Literal["better", "non-inferior", "equivalent", "worse", "cannot tell"]
 
 # 2^11 patterns are tried in milliseconds; beyond that they are drawn.
 _ENUMERABLE_UNITS = 12
@@ -92,6 +93,8 @@ def paired_inference(
     degrees_of_freedom: ArrayLike,
     level: float = 0.95,
     largest: ArrayLike = 1.0,
+    joint: bool = False,
+    n_comparisons: int = 1,
 ) -> PairedInference:
     """Invert the studentised permutation test of every metric.
 
@@ -103,9 +106,17 @@ def paired_inference(
     alone decide. ``largest`` is the largest difference that the metric can show, at which the
     interval ends. Patients on whom the runs do not differ need not be exchanged.
 
-    References: Chung and Romano, Exact and asymptotically robust permutation tests, Annals of
-    Statistics 41 (2013) 484–507; Phipson and Smyth, Permutation p-values should never be zero,
-    Statistical Applications in Genetics and Molecular Biology 9 (2010) 39.
+    The adjusted p is max-T: the larger of p and of (1 + #{max t_π ≥ t})/(B + 1), the maximum being
+    over all metrics, times ``n_comparisons`` (Bonferroni). An exchange on which a metric is
+    undefined does not count against the others. With ``joint`` the interval belongs to the adjusted
+    p: κ is at least the ⌊α(B + 1)⌋-th largest maximum, and α is divided by ``n_comparisons``, so
+    that all intervals together hold with the level, and 0 is outside exactly where the adjusted
+    p ≤ α. Without it each interval holds on its own.
+
+    References: Westfall and Young, Resampling-Based Multiple Testing (1993), for max-T; Chung and
+    Romano, Exact and asymptotically robust permutation tests, Annals of Statistics 41 (2013)
+    484–507; Phipson and Smyth, Permutation p-values should never be zero, Statistical Applications
+    in Genetics and Molecular Biology 9 (2010) 39.
     """
     draws = np.atleast_2d(np.asarray(permuted, dtype=np.float64))
     given = (difference, standard_error, largest, degrees_of_freedom)
@@ -115,14 +126,21 @@ def paired_inference(
     observed = np.where(np.isnan(error), np.nan, studentised(delta, error))
     draws = _snapped(draws, observed)
     extreme = np.where(np.isnan(draws), np.inf, draws)
-    alpha = round(1 - check_level(level), 12)
+    n_tests = n_comparisons if joint else 1
+    alpha = round(1 - check_level(level), 12) / n_tests
     p_value, kappa = _p_and_multiplier(extreme, observed, degrees, alpha)
+    rivals = np.where(np.isnan(draws) | np.isnan(observed)[:, None], -np.inf, draws)
+    largest_of_all = rivals.max(axis=0, keepdims=True)
+    largest_of_all = np.broadcast_to(largest_of_all, draws.shape)
+    together = np.maximum(p_value, _shares_reaching(largest_of_all, observed))
+    if joint:
+        kappa = np.maximum(kappa, _kth_largest(largest_of_all, observed, alpha))
     half = _half_width(kappa, error)
     return PairedInference(
         difference=np.where(np.isnan(observed), np.nan, delta),
         standard_error=error,
         p_value=p_value,
-        adjusted_p_value=_step_down(draws, observed, p_value),
+        adjusted_p_value=np.minimum(1.0, n_comparisons * together),
         multiplier=kappa,
         low=np.maximum(delta - half, -bound),
         high=np.minimum(delta + half, bound),
@@ -189,31 +207,6 @@ def _student_p(
     return np.where(np.isnan(observed), np.nan, p)
 
 
-def _step_down(draws: FloatArray, observed: FloatArray, p_value: FloatArray) -> FloatArray:
-    """Return the p-values adjusted by the largest statistic of the metrics not yet decided.
-
-    An exchange on which a metric is undefined does not test that metric, so that the others do
-    not pay for it; the metric itself has paid in its own p-value.
-
-    Reference: Westfall and Young, Resampling-Based Multiple Testing (1993), algorithm 4.1.
-    """
-    adjusted = np.full(observed.shape, np.nan)
-    order = [int(m) for m in np.argsort(-observed, kind="stable") if not np.isnan(observed[m])]
-    tested = np.where(np.isnan(draws), -np.inf, draws)
-    largest = np.full(draws.shape[1], -np.inf)
-    joint = np.empty(len(order))
-    for place in range(len(order) - 1, -1, -1):
-        metric = order[place]
-        largest = np.maximum(largest, tested[metric])
-        n_reaching = np.count_nonzero(largest >= observed[metric] * (1 - _SAME))
-        joint[place] = (1 + n_reaching) / (1 + draws.shape[1])
-    running = 0.0
-    for place, metric in enumerate(order):
-        running = max(running, float(p_value[metric]), float(joint[place]))
-        adjusted[metric] = running
-    return adjusted
-
-
 def unseen_disagreement(
     discordant: ArrayLike,
     rows: ArrayLike,
@@ -236,6 +229,33 @@ def unseen_disagreement(
     shared = ShareDistribution.of(discordant, rows, prior_icc=prior_icc, level=level)
     z = float(special.ndtri(0.5 + level / 2))
     return z / (shared.n_rows / shared.design_effect + z * z) * abs(slope) / answer_share
+
+
+def margin_verdict(
+    interval: Interval, margin: float, direction: Literal["higher", "lower"]
+) -> MarginVerdict:
+    """Say how right compares to left, given how much worse would not matter.
+
+    With the interval of right − left turned so that more is better: better if all of it is above
+    0, worse if below; equivalent if it is within ∓margin, non-inferior if it is above −margin.
+
+    >>> margin_verdict(Interval(-0.02, 0.03), 0.05, "higher")
+    'equivalent'
+    >>> margin_verdict(Interval(-0.02, 0.08), 0.05, "lower")
+    'cannot tell'
+    """
+    low, high = interval.low, interval.high
+    if direction == "lower":
+        low, high = -high, -low
+    if not interval.defined:
+        return "cannot tell"
+    if low > 0:
+        return "better"
+    if high < 0:
+        return "worse"
+    if low > -margin:
+        return "equivalent" if high < margin else "non-inferior"
+    return "cannot tell"
 
 
 def non_inferior(

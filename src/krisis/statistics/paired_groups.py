@@ -38,7 +38,13 @@ class PairedGroups:
 
 
 def paired_groups(
-    groups: Sequence[PairedGroup], unit: IntArray, *, n_draws: int, seed: int, level: float = 0.95
+    groups: Sequence[PairedGroup],
+    unit: IntArray,
+    *,
+    n_draws: int,
+    seed: int,
+    level: float = 0.95,
+    n_comparisons: int = 1,
 ) -> PairedGroups:
     """Test differences within groups and their gaps to the rest, all on the same draws by patient.
 
@@ -78,6 +84,8 @@ def paired_groups(
             degrees_of_freedom=math.nan,
             level=level,
             largest=2.0,
+            joint=True,
+            n_comparisons=n_comparisons,
         ),
     )
 

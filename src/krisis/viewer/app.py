@@ -12,10 +12,9 @@ from typing import Any
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
-from krisis.json_values import JsonMapping, JsonObject, dumps
+from krisis.json_values import JsonMapping, dumps
 from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.indexing import BeingIndexed
 from krisis.viewer.page import Page
 from krisis.viewer.pages import case, cases, compare, decide, pair, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, wants_json
@@ -105,8 +104,6 @@ def _endpoint(
                 return _error(request.scope, 404, str(error))
             near = get_close_matches(run, names, n=3, cutoff=0.5)
             return _error(request.scope, 404, f"there is no run {run!r} in this folder", near)
-        except BeingIndexed as wait:
-            return _answer(request.scope, _waiting_page(wait), 202)
         except KrisisError as error:
             return _error(request.scope, 400, str(error))
         if answer is not None:
@@ -142,19 +139,6 @@ def _error(scope: Any, status: int, sentence: str, near: Sequence[str] = ()) -> 
     heading, next_step = _ERRORS[status]
     content = {"error": sentence, "status": status, "next": next_step, "near": list(near)}
     return _answer(scope, Page("error.html", heading, content, {"path": scope["path"]}), status)
-
-
-def _waiting_page(wait: BeingIndexed) -> Page:
-    job = wait.job
-    counts = {"n_done": job.n_done, "n_total": job.n_total}
-    facts: JsonObject = {"indexing": str(job), "problem": job.problem, **counts}
-    note = (
-        "A long run is indexed once, in a process of its own; this page loads itself again until "
-        "it can be shown. All other runs can be looked at meanwhile."
-    )
-    context = {"sentence": str(job), "note": note, "progress": counts if job.n_total else None}
-    title = "Not indexed" if job.problem else "Being indexed"
-    return Page("waiting.html", title, facts, context)
 
 
 def _unknown_page(request: Any, _: Exception) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,56 +15,35 @@ from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import Table
 from krisis.reporting.breakdown import group_headings
-from krisis.reporting.report import RunReport
-from krisis.results.journal_reading import JournalTail, SoFar
-from krisis.results.loading import load_result
-from krisis.results.store import RunDirectory, read_manifest, read_run
-from krisis.viewer.entries import (
-    SMALL_BYTES,
-    Entry,
-    found_in,
-    is_written,
-    read_entry,
-    shown,
-    signature,
-)
+from krisis.reporting.report import RunReport, build_report
+from krisis.results.loading import load_result, reproduce_command
+from krisis.runs.places import is_run_file, is_written
+from krisis.runs.read import Progress, open_run
+from krisis.viewer.entries import Entry, found_in, read_entry, shown, signature
 from krisis.viewer.index import Index, facts_of
-from krisis.viewer.indexing import BeingIndexed, Indexing
-from krisis.viewer.long_runs import LongRun, report_of
 from krisis.viewer.row_index import IntArray, RowFilter, RowIndex
-from krisis.viewer.stored_rows import StoredFeatures
 
-# Journals of so many bytes in all are held in memory, besides the one that was asked for last.
-_HELD_BYTES = SMALL_BYTES
-# So much of a growing journal is counted per view, so that no list waits for a long one.
-_COUNTED_BYTES = 8_000_000
+# Runs of this many bytes in all are held in memory, besides the one that was asked for last.
+_HELD_BYTES = 16_000_000
 
 
 class LoadedRun:
-    """One run: its result, its rows and their index, and its report.
+    """One run: its result, its rows and their index, and its report."""
 
-    A long one has been indexed before, and its rows stay on disk.
-    """
-
-    def __init__(self, name: str, path: Path, long: LongRun | None = None) -> None:
-        self.name, self.path, self._long = name, path, long
-        self.result = load_result(path) if long is None else long.result
+    def __init__(self, name: str, path: Path) -> None:
+        self.name, self.path = name, path
+        self.result = load_result(path)
         self._rows = self.result.rows
 
     @cached_property
     def features(self) -> Mapping[int, JsonMapping]:
         """Return what the model was shown of each record, where the run stored it."""
-        if not self.path.is_dir() or not read_manifest(self.path).stores_features:
+        if not is_run_file(self.path):
             return {}
-        if self._long is not None:
-            return StoredFeatures(self._long.columns)
-        stored = read_run(self.path).journal
-        # A run that was cut short lacks rows, so the place of a row is not its position there.
-        return {
-            place: stored.features[position]
-            for place, position in enumerate(sorted(stored.rows))
-            if position in stored.features
-        }
+        with open_run(self.path, checked=True) as run:
+            if not run.description.stores_features:
+                return {}
+            return dict(enumerate(run.features()))
 
     @property
     def n_rows(self) -> int:
@@ -91,19 +69,12 @@ class LoadedRun:
 
     @cached_property
     def _filters(self) -> RowIndex:
-        if self._long is not None:
-            return self._long.filters()
         return RowIndex(self._rows, group_headings(self._rows.answers))
-
-    def give_back(self) -> None:
-        """Give back the memory of what earlier pages looked at in a long run."""
-        if self._long is not None:
-            self._long.columns.give_back()
 
     @cached_property
     def report(self) -> RunReport:
         """Return the report, drawn once."""
-        return report_of(self.result, self.path) if self._long is None else self._long.report()
+        return build_report(self.result, reproduce=reproduce_command(self.path))
 
 
 class Catalogue:
@@ -111,19 +82,17 @@ class Catalogue:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        if not self.folder.is_dir():
+        if not self.folder.is_dir() and not is_run_file(self.folder):
             raise InvalidFile(
                 f"{folder} is not a folder; name the one that holds your runs, or type: "
                 "krisis run ckd --model guideline"
             )
         self.index = Index(self.folder)
-        self.indexing = Indexing(self.index.place)
         self._scanning, self._loading = threading.Lock(), threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._names: dict[str, Path] = {}
         self._entries: dict[bytes, tuple[str, Entry]] = {}
         self._loaded: OrderedDict[str, tuple[str, LoadedRun, int]] = OrderedDict()
-        self._tails: dict[bytes, JournalTail] = {}
 
     def entries(self) -> list[Entry]:
         """Return every run and saved result, newest name first; only changed ones are read."""
@@ -145,8 +114,6 @@ class Catalogue:
             gone = known.keys() - seen.keys()
             if fresh or gone:
                 self.index.keep(fresh, gone)
-            for key in gone:
-                self.indexing.forget(Path(os.fsdecode(key)))
             self._entries = seen
             return [self._live(entry) for _, entry in seen.values()]
 
@@ -182,21 +149,18 @@ class Catalogue:
         if entry.state not in ("running", "stopped"):
             return entry
         try:
-            counts: Mapping[str, int] = {}
-            rows = RunDirectory(entry.path).rows
-            if rows.exists():
-                tail = self._tails.setdefault(os.fsencode(entry.path), JournalTail())
-                counts = tail.read_on(rows, _COUNTED_BYTES)
+            found = self.so_far(entry)
             state = "running" if is_written(entry.path) else "stopped"
-        except OSError as error:
-            problem = f"{entry.path.name} cannot be read: {error.strerror}"
-            return replace(entry, state="unreadable", problem=problem)
-        return replace(entry, state=state, counts=counts)
+        except (KrisisError, OSError) as error:
+            return replace(entry, state="unreadable", problem=shown(str(error)))
+        return replace(entry, state=state, counts=found.outcomes if found else {})
 
-    def so_far(self, entry: Entry) -> SoFar | None:
-        """Return what a run that has not ended took; its line must have been asked for before."""
-        tail = self._tails.get(os.fsencode(entry.path))
-        return None if tail is None or entry.state == "ended" else tail.so_far(time.time())
+    def so_far(self, entry: Entry) -> Progress | None:
+        """Return what a run that has not ended took."""
+        if entry.state not in ("running", "stopped"):
+            return None
+        with open_run(entry.path, checked=True) as run:
+            return run.progress()
 
     def paths(self) -> dict[str, Path]:
         """Return the place of every run and saved result, newest name first."""
@@ -211,8 +175,8 @@ class Catalogue:
         return known[name]
 
     def load(self, name: str) -> LoadedRun:
-        """Return a run, read again only when its files have changed; a long one once indexed."""
-        entry, path = self._read_once(name), self.path(name)  # counting a long journal takes long
+        """Return a run, read again only when its file has changed."""
+        entry, path = self._read_once(name), self.path(name)
         if entry.problem:
             raise UnknownName(entry.problem) if path.is_symlink() else InvalidFile(entry.problem)
         mark = signature(path)
@@ -227,31 +191,17 @@ class Catalogue:
             self._loaded.move_to_end(name)
             while len(self._loaded) > 1 and sum(n for *_, n in self._loaded.values()) > _HELD_BYTES:
                 self._loaded.popitem(last=False)
-        held[1].give_back()
         return held[1]
 
     def _read(self, name: str, path: Path, mark: str) -> tuple[str, LoadedRun, int]:
         try:
-            size = (RunDirectory(path).rows if path.is_dir() else path).stat().st_size
+            size = path.stat().st_size
         except OSError:
             size = 0
         try:
-            if size <= SMALL_BYTES:
-                return mark, LoadedRun(name, path), size
-            return mark, LoadedRun(name, path, self._indexed(path, mark)), SMALL_BYTES // 2
-        except (KrisisError, BeingIndexed):
+            return mark, LoadedRun(name, path), size
+        except KrisisError:
             raise
         except Exception as error:  # what is odd about a run is said, and nothing else ends
             words = f"{path.name} cannot be read ({type(error).__name__}); try: krisis doctor"
             raise InvalidFile(shown(words)) from error
-
-    def _indexed(self, path: Path, mark: str) -> LongRun:
-        """Return the index of a long run; of one that still grows, perhaps an earlier one."""
-        try:
-            folder = self.indexing.folder(path, mark)
-        except BeingIndexed:
-            earlier = self.indexing.earlier(path)
-            if earlier is None or not path.is_dir() or RunDirectory(path).metrics.exists():
-                raise
-            folder = earlier
-        return LongRun(folder, path)

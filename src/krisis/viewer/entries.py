@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-import sys
-import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, count
@@ -19,19 +16,21 @@ from krisis.json_values import JsonMapping, JsonObject, parse_object, read_objec
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.outcomes import OUTCOMES
 from krisis.results.base import BenchmarkResult
+from krisis.results.loading import is_run
 from krisis.results.rows import scores_from_dict, scores_to_dict
-from krisis.results.store import RunDirectory, read_manifest, read_run, seems_whole
+from krisis.runs.load import stored_result
+from krisis.runs.places import is_run_file
+from krisis.runs.read import open_run, state_of
+from krisis.runs.schema import SIDE_FILES, SUFFIX
 
-# A journal up to this size is read in the server, a longer one in a process of its own.
-SMALL_BYTES = 16_000_000
+# A saved result up to a sixteenth of this is read whole for the list.
+_LARGE_BYTES = 16_000_000
 # How the files begin that other commands write into the folder of a run → what they are.
 ARTEFACTS = {
     "krisis.certificate": "certificate",
     "krisis decision": "decision",
     "krisis.audit": "audit",
 }
-_QUIET_SECONDS = 90.0
-_RUN_FILES = ("manifest.json", "rows.jsonl", "metrics.json", "cases.txt", "writer")
 # A saved result is indented, so that no text in it can look like the beginning of its rows.
 _ROWS_BEGIN = re.compile(rb'\n  "(?:evaluation_results|perturbed_results)": \[')
 _KEPT_DETAILS = ("reason", "null_value", "normalized_interval", "note", "positive")
@@ -94,7 +93,7 @@ class Entry:
 
 def found_in(folder: Path) -> dict[str, Path]:
     """Return everything in a folder that is, or seems to be, a run or a result, by page name."""
-    if _is_file(folder / "manifest.json"):
+    if is_run_file(folder):
         return {_page_name(folder.name, {}): folder}
     with os.scandir(folder) as inside:
         seen = sorted((one.name, one) for one in inside if not one.name.startswith("."))
@@ -110,7 +109,7 @@ def _page_name(name: str, taken: Mapping[str, Path]) -> str:
     """Name a run in addresses, where ``.json`` at the end asks for the twin of a page."""
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    plain = text.removesuffix(".json").replace(".json", "-json")
+    plain = text.removesuffix(SUFFIX).removesuffix(".json").replace(".json", "-json")
     others = chain((plain, text.replace(".json", "-json")), (f"{plain}-{n}" for n in count(2)))
     return next(one for one in others if one and one not in taken)
 
@@ -118,21 +117,15 @@ def _page_name(name: str, taken: Mapping[str, Path]) -> str:
 def _is_of_interest(one: os.DirEntry[str]) -> bool:
     """Say whether something is a run, a result, or looks as if it should be one."""
     try:
-        if one.is_symlink():
-            return True
+        if one.is_symlink() or one.name.endswith(SUFFIX):
+            return not one.name.endswith(SIDE_FILES)
         if one.is_dir(follow_symlinks=False):
-            inside = (os.path.join(one.path, name) for name in _RUN_FILES[:4])
-            return any(map(os.path.lexists, inside)) or _is_empty(one.path)
+            return os.path.lexists(os.path.join(one.path, "manifest.json"))
         if not one.name.endswith(".json"):
             return False
         return not one.is_file(follow_symlinks=False) or _seems_a_result(one.path)
     except OSError:
         return True
-
-
-def _is_empty(path: str) -> bool:
-    with os.scandir(path) as inside:
-        return next(inside, None) is None
 
 
 def _seems_a_result(path: str) -> bool:
@@ -148,11 +141,13 @@ def _is_file(path: Path) -> bool:
 
 
 def artefacts_in(run: Path) -> list[tuple[Path, str]]:
-    """Return the certificates, decisions and audits in the folder of a run, with their kinds."""
+    """Return the certificates, decisions and audits named after a run, with their kinds."""
     found = []
-    for path in sorted(run.glob("*.json")) if run.is_dir() else ():
+    named = run.name.removesuffix(SUFFIX)
+    for path in sorted(run.parent.glob("*.json")) if is_run_file(run) else ():
         with suppress(OSError):
-            if _is_file(path):  # opening a pipe would wait for ever
+            # Opening a pipe would wait for ever.
+            if path.name.startswith(f"{named}.") and _is_file(path):
                 with path.open("rb") as file:
                     head = file.read(200)
                 kind = next((kind for kind in ARTEFACTS if f'"{kind}"'.encode() in head), "")
@@ -164,33 +159,18 @@ def objection(path: Path) -> str:
     """Say why the viewer opens nothing of this run or file, or nothing."""
     try:
         mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            return f"{path.name} {_LINK}"
-        if not stat.S_ISDIR(mode):
-            return "" if stat.S_ISREG(mode) else f"{path.name} is not a regular file"
-        for name in _RUN_FILES:
-            with suppress(FileNotFoundError):
-                inside = (path / name).lstat().st_mode
-                if stat.S_ISLNK(inside):
-                    return f"{path.name}/{name} {_LINK}"
-                if not stat.S_ISREG(inside):
-                    return f"{path.name}/{name} is not a regular file"
     except OSError as error:
         return f"{path.name} cannot be read: {error.strerror}"
-    return ""
+    if stat.S_ISLNK(mode):
+        return f"{path.name} {_LINK}"
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return ""
+    return f"{path.name} is not a regular file"
 
 
 def signature(path: Path) -> str:
     """Return a text that changes when anything changes that an entry is read from."""
-
-    def parts() -> Iterator[str]:
-        for file in (path, *(path / name for name in _RUN_FILES)):
-            with suppress(OSError, ValueError):
-                found = file.lstat()
-                time_and_size = "" if stat.S_ISDIR(found.st_mode) else found.st_size
-                yield f"{file.name}:{found.st_mode}:{found.st_mtime_ns}:{time_and_size}"
-
-    return os.fsencode("|".join(parts())).decode("utf-8", "backslashreplace")
+    return ":".join(map(str, state_of(path)))
 
 
 def read_entry(name: str, path: Path) -> Entry:
@@ -198,7 +178,7 @@ def read_entry(name: str, path: Path) -> Entry:
     problem = objection(path)
     if not problem:
         try:
-            return _run_entry(name, path) if path.is_dir() else _file_entry(name, path)
+            return _run_entry(name, path) if is_run(path) else _file_entry(name, path)
         except (KrisisError, OSError) as error:
             problem = str(error)
         except Exception as error:  # one odd entry may never take the others with it
@@ -212,40 +192,21 @@ def shown(text: str) -> str:
 
 
 def _run_entry(name: str, path: Path) -> Entry:
-    directory = RunDirectory(path)
-    if not directory.manifest.exists():
-        empty = "is an empty folder" if _is_empty(str(path)) else "has no manifest.json"
-        raise InvalidFile(f"{path.name} {empty}, so it is no krisis run; restore it or remove it")
-    manifest, ended = read_manifest(path), directory.metrics.exists()
-    entry = Entry(
-        name=name,
-        path=path,
-        state="ended" if ended else "stopped",
-        model=manifest.backend_name,
-        created_at=manifest.created_at,
-        n_cases=manifest.n_cases,
-        imported=manifest.imported is not None,
-        headline=manifest.task.metrics[0] if manifest.task and manifest.task.metrics else "",
-        **_described(manifest.suite_description),
-    )
-    return _ended_entry(entry, directory) if ended else entry
-
-
-def _ended_entry(entry: Entry, directory: RunDirectory) -> Entry:
-    """Return what the scores say; of rows that changed after the scores, what these say."""
-    has_rows = directory.rows.exists()
-    with suppress(InvalidFile, OSError):
-        content = read_object(directory.metrics)
-        if not has_rows or seems_whole(directory, content):
-            result = BenchmarkResult.from_dict(content, place=str(directory.metrics))
-            lost = "" if has_rows else "DAMAGED: rows.jsonl is missing: there are scores, no rows"
-            return replace(entry, damage=lost, **_scored(result))
-    if has_rows and directory.rows.stat().st_size > SMALL_BYTES:
-        changed = "rows.jsonl changed after its scores were made; open the run to have it checked"
-        return replace(entry, damage=changed)
-    run = read_run(entry.path)
-    counts = Counter[str](row.outcome for row in run.journal.rows.values())
-    return replace(entry, damage=run.damage, counts=dict(counts))
+    with open_run(path) as run:
+        described, ended = run.description, stored_result(run)
+        entry = Entry(
+            name=name,
+            path=path,
+            state="stopped" if ended is None else "ended",
+            model=described.backend_name,
+            created_at=described.created_at,
+            n_cases=described.n_cases,
+            imported=described.imported is not None,
+            headline=described.task.metrics[0] if described.task and described.task.metrics else "",
+            damage=run.damage,
+            **_described(described.suite_description),
+        )
+    return entry if ended is None else replace(entry, **_scored(ended))
 
 
 def _file_entry(name: str, path: Path) -> Entry:
@@ -270,10 +231,10 @@ def _without_rows(path: Path) -> JsonObject:
     size = path.stat().st_size
     if size == 0:
         raise InvalidFile(f"{path.name} is empty; it was cut, restore or rerun it")
-    if size <= SMALL_BYTES // 16:
+    if size <= _LARGE_BYTES // 16:
         return {**read_object(path), "evaluation_results": [], "perturbed_results": []}
     with path.open("rb") as file:
-        head = file.read(SMALL_BYTES)
+        head = file.read(_LARGE_BYTES)
         file.seek(max(0, size - 64))
         whole = file.read().rstrip().endswith(b"}")
     found = _ROWS_BEGIN.search(head)
@@ -315,21 +276,3 @@ def _brief(scores: Mapping[str, MetricScore]) -> MetricScores:
 def _brief_details(score: MetricScore) -> JsonObject:
     kept = (*_KEPT_DETAILS, f"{score.key}_normalized")
     return {name: score.details[name] for name in kept if name in score.details}
-
-
-def is_written(path: Path) -> bool:
-    """Say whether the process that holds the lock of a run lives, or rows came in a moment ago."""
-    directory = RunDirectory(path)
-    newest = directory.rows if directory.rows.exists() else directory.manifest
-    if time.time() - newest.stat().st_mtime < _QUIET_SECONDS:
-        return True
-    holder = ""
-    with suppress(OSError, UnicodeDecodeError):
-        holder = directory.writer.read_text(encoding="ascii")[:40].removeprefix("pid ").strip()
-    if not holder.isdigit() or sys.platform == "win32":
-        return False
-    try:
-        os.kill(int(holder), 0)  # signal 0 asks whether the process exists and does nothing
-    except (OSError, OverflowError) as error:
-        return isinstance(error, PermissionError)
-    return True

@@ -20,7 +20,6 @@ from krisis.outcomes import OUTCOMES
 from krisis.reporting.breakdown import group_label
 from krisis.reporting.deferral import CELLS
 from krisis.results.attrition import UNCLASSIFIED
-from krisis.viewer.words import sought
 
 SCORED = "scored"  # everything of which a reply exists
 NO_ANSWER = "no answer"  # a reply that is none of the labels
@@ -66,8 +65,8 @@ class RowFilter:
 class RowIndex:
     """The columns of one run; ``groups`` maps headings of groups to metadata keys.
 
-    Everything but the texts is in ``arrays`` and ``names`` (of the codes in an array), so that the
-    columns of a long run can be kept on disk; ``search`` finds the rows that contain a text.
+    Everything but the texts is in ``arrays`` and ``names`` (of the codes in an array); ``search``
+    finds the rows that contain a text.
     """
 
     def __init__(self, rows: Sequence[EvaluationResult], groups: Mapping[str, str]) -> None:
@@ -84,7 +83,7 @@ class RowIndex:
         values = list(self.names.values())
         codes = [array("i") for _ in coded]
         outcome, correct, confidence, record = bytearray(), bytearray(), array("d"), array("q")
-        for row in rows:  # once, for the rows of a long run are made anew in every loop
+        for row in rows:
             outcome.append(OUTCOMES.index(row.outcome))
             correct.append(verdict(row) == "right")
             confidence.append(math.nan if row.confidence is None else row.confidence)
@@ -103,19 +102,6 @@ class RowIndex:
         self.arrays["confidence_order"] = np.argsort(stated, kind="stable").astype(np.int32)
         self.arrays["-confidence_order"] = np.argsort(-stated, kind="stable").astype(np.int32)
         self.search: Callable[[str], NDArray[np.bool_]] = lru_cache(maxsize=16)(Texts(rows))
-
-    @classmethod
-    def kept(
-        cls,
-        arrays: Mapping[str, AnyArray],
-        names: dict[str, dict[str, int]],
-        search: Callable[[str], NDArray[np.bool_]],
-    ) -> RowIndex:
-        """Return an index of columns that were made before."""
-        index = cls.__new__(cls)
-        index.arrays, index.names = dict(arrays), names
-        index.search = lru_cache(maxsize=16)(search)
-        return index
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -205,6 +191,20 @@ class Texts:
     def __call__(self, needle: str) -> NDArray[np.bool_]:
         """Return the rows that contain a text."""
         return np.fromiter((needle in text for text in self._texts), np.bool_, len(self._texts))
+
+
+def sought(text: str) -> list[str]:
+    """Return what a text must contain to be found: every word, or what is in quotes as it is.
+
+    >>> sought("albumin 3.5")
+    ['albumin', '3.5']
+    >>> sought('"albumin 3.5"')
+    ['albumin 3.5']
+    """
+    quoted = text.strip()
+    if len(quoted) > 2 and quoted[0] == quoted[-1] == '"':
+        return [quoted[1:-1]]
+    return list(dict.fromkeys(text.split()))
 
 
 def _record_code(name: str) -> int:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from krisis.data.base import SuiteConfig
-from krisis.data.ckd.labs import read_labs
+from krisis.data.ckd.labs import read_lab_courses, read_labs
 from krisis.data.ckd.suite import CKDSuite
 from krisis.errors import InvalidFile
 
@@ -58,6 +58,87 @@ def fhir_file(path):
                 )
     path.write_text("\n".join(map(json.dumps, entries)) + "\n", encoding="utf-8")
     return path
+
+
+# Creatinine in µmol/L by date: a falls by 31 % into G3b, b by 26 % just after a drug, c is stable,
+# d recovers; e was measured once.
+COURSES = {
+    "a": (1958, "male", {"2018-03-01": 115, "2018-09-17": 133, "2019-07-14": 159}, ""),
+    "b": (1958, "female", {"2018-03-01": 97, "2018-11-06": 124}, "2018-09-17"),
+    "c": (1968, "female", {"2018-03-01": 71, "2019-04-05": 71}, ""),
+    "d": (1978, "male", {"2018-03-01": 212, "2019-07-14": 124}, ""),
+    "e": (1978, "male", {"2018-03-01": 212}, ""),
+}
+OUTCOMES = {"a": "worsening", "b": "stable", "c": "stable", "d": "improving"}
+
+
+def dated_csv(path):
+    lines = ["id,date,age,sex,creatinine_umol_l,drug_date"]
+    for name, (born, sex, values, drug) in COURSES.items():
+        for day, value in values.items():
+            age = int(day[:4]) - born - (day[5:] < "02-01")
+            lines.append(f"{name},{day},{age},{sex},900,")  # corrected later on the same day
+            lines.append(f"{name},{day},{age},{sex},{value},{drug}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def dated_fhir(path):
+    entries = []
+    for name, (born, sex, values, _) in COURSES.items():
+        entries.append(
+            {"resourceType": "Patient", "id": name, "gender": sex, "birthDate": f"{born}-02-01"}
+        )
+        # The file is in no order of time.
+        for day, value in reversed(values.items()):
+            entries.append(
+                {
+                    "resourceType": "Observation",
+                    "id": f"{name}-{day}",
+                    "status": "final",
+                    "code": {"coding": [{"system": "http://loinc.org", "code": "2160-0"}]},
+                    "subject": {"reference": f"Patient/{name}"},
+                    "effectiveDateTime": f"{day}T08:00:00Z",
+                    "valueQuantity": {"value": value, "unit": "umol/L", "code": "umol/L"},
+                }
+            )
+    path.write_text("\n".join(map(json.dumps, entries)) + "\n", encoding="utf-8")
+    return path
+
+
+def courses(path):
+    suite = CKDSuite(SuiteConfig(task="progression", test_size=0.5), path)
+    records = (*suite.load(), *suite.training_records())
+    return {record.record_id.removeprefix("visits-"): record for record in records}, suite
+
+
+def test_a_dated_table_is_a_course_of_each_patient(tmp_path):
+    found, suite = courses(dated_csv(tmp_path / "labs.csv"))
+    assert {name: record.label for name, record in found.items()} == OUTCOMES
+    shown = found["a"].features
+    assert [shown[f"visit_{k}_day"] for k in (1, 2, 3)] == [0, 200, 500]
+    assert [shown[f"visit_{k}_sc"] for k in (1, 2, 3)] == [1.3, 1.5, 1.8]
+    assert (found["b"].features["drug_started"], found["b"].features["drug_day"]) == (1, 200)
+    assert found["c"].features["drug_started"] is None
+    assert "1 left out, their truth unknown (one visit: 1)" in suite.notice
+
+
+def test_the_same_courses_as_fhir_are_shown_alike(tmp_path):
+    pytest.importorskip("fhirpathpy")
+    table, _ = courses(dated_csv(tmp_path / "labs.csv"))
+    fhir, suite = courses(dated_fhir(tmp_path / "labs.ndjson"))
+    assert {name: record.label for name, record in fhir.items()} == {**OUTCOMES, "b": "worsening"}
+    for name in "acd":  # FHIR states no drug
+        assert fhir[name].features == table[name].features
+    sha = suite.describe()["provenance"][0]["sha256"]
+    assert len(sha) == 64
+
+
+def test_a_course_without_dates_is_refused(tmp_path):
+    path = tmp_path / "labs.csv"
+    path.write_text("id,age,sex,creatinine_mg_dl\n1,50,m,1.0\n2,50,f,1.1\n", encoding="utf-8")
+    with pytest.raises(InvalidFile, match="row 2 has no date, which progression needs"):
+        read_lab_courses(path)
 
 
 def staged(path):

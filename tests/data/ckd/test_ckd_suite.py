@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
+from importlib.resources import files
 from itertools import product
 
 import numpy as np
@@ -16,7 +18,7 @@ from krisis.backends.prompt import build_prompt
 from krisis.data.base import SuiteConfig, records_hash
 from krisis.data.ckd.cohort import draw_cohort
 from krisis.data.ckd.courses import course_label, in_window, shown_egfr, shown_visits
-from krisis.data.ckd.deferral import RULES, Deferral, broken_rules, seed_flags
+from krisis.data.ckd.deferral import Deferral, broken_rules, seed_flags
 from krisis.data.ckd.egfr import ckd_epi_2021, stage
 from krisis.data.ckd.imputation import Imputer
 from krisis.data.ckd.reading import Question, ideal_probabilities
@@ -31,6 +33,7 @@ TASKS = ("detection", "staging", "progression", "outlook", "risk", "albuminuria"
 FROM_FILE = ("detection", "staging")
 FEATURE_SETS = ("reduced", "full")
 CASES = list(product(TASKS, FEATURE_SETS))
+STATED = tomllib.loads((files("krisis.data.ckd") / "questions.toml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +258,27 @@ def test_a_synthetic_case_is_deferred_by_its_probability_and_nothing_else(task, 
         assert wrong == pytest.approx(1 - chances.max(), abs=1e-6)
         assert record.metadata["should_abstain"] is (wrong >= 0.2)
         assert record.metadata["rules"] == broken_rules(record.features, task)
-        assert set(record.metadata["rules"]) <= set(RULES)
+        assert set(record.metadata["rules"]) <= set(STATED[task]["rules"])
+
+
+@pytest.mark.parametrize("task", list(CKDSuite.tasks))
+def test_the_policy_states_every_rule_that_can_be_broken_and_no_other(task):
+    """Each value hidden in turn, a child, an impossible value, one visit: all rules of the task."""
+    whole = dict(suite(task, "full", n_synthetic=1).load()[0].features)
+    visits = {name: None for name in whole if name.startswith("visit_") and name[-3:] != "day"}
+    changed = [
+        *({**whole, name: None} for name in whole),
+        {**whole, "age": 12},
+        {**whole, "age": 400},
+        {**whole, "sex": None, "sc": 1.1, "age": 70},
+        {**whole, "al": 3, "days_observed": 10},
+        {**whole, **visits},
+        {**whole, "hemo": -5.0, "visit_1_sc": -1.0},
+    ]
+    found = {rule for case in changed for rule in broken_rules(case, task)}
+    assert found == set(STATED[task]["rules"])
+    words = [STATED["rules"][rule] for rule in STATED[task]["rules"]]
+    assert list(suite(task, "full").task.policy[1:]) == words
 
 
 def test_labels_follow_from_the_latent_state_by_their_definition():

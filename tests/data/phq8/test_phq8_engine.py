@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from krisis.results.journal_reading import read_journal
 
 from krisis.backends.baselines.rules import Lexicon
 from krisis.backends.chat import ChatReply, ChatRequest
@@ -20,7 +21,6 @@ from krisis.errors import MalformedReply
 from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
-from krisis.results.journal_reading import read_journal
 
 CONFIG = SuiteConfig(n_synthetic=15)  # three participants are held out
 ANSWER = {

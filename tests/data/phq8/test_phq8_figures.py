@@ -48,7 +48,7 @@ class AlwaysZero(BaseBackend):
 
 
 def run(backend: BaseBackend, suite: PHQ8Suite | None = None) -> BenchmarkResult:
-    chosen = suite or PHQ8Suite(SuiteConfig(n_synthetic=100))
+    chosen = suite or PHQ8Suite(SuiteConfig(n_synthetic=200))
     return Benchmark(chosen, backend, execution=Execution(baselines=True)).run()
 
 

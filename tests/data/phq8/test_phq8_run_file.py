@@ -19,9 +19,10 @@ from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.run_file import PHQ8RunFile
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.data.phq8.task import TASK
-from krisis.errors import ContentFiltered, InvalidValue, UserError
+from krisis.errors import BackendError, ContentFiltered, InvalidValue, UserError
 from krisis.execution.options import Execution
 from krisis.metrics.repeats import collapse_repeats
+from krisis.results.plain_runs import result_of_plain_run
 
 CONFIG = SuiteConfig(n_synthetic=20)
 
@@ -149,6 +150,12 @@ def _at(path: list[Any], value: Any) -> Any:
         (_in_person(["participant_id"], "p1"), "a number here and a text there"),
         (_in_person(["participant_id"], 302), "participant 302 appears twice"),
         (_in_person(["item_signals", "Sleep"], 3), "item Sleep: item_signals must be"),
+        (
+            _in_person(["items_without_answer"], {"Sleep": "malformed_reply: cut off"}),
+            "item Sleep: items_without_answer must name an item whose prediction is null",
+        ),
+        (_in_person(["items_without_answer"], {"Moving": "timeout: x"}), "malformed_reply, .*not"),
+        (_in_person(["items_without_answer"], ["Moving"]), "items_without_answer must be an obj"),
         (_at(["run_metadata"], None), "run_metadata must be an object and is missing"),
         (_at(["experiments"], []), "at least one experiment"),
         (_at(["experiments"], [3]), "experiment 0 is not an object"),
@@ -223,7 +230,9 @@ def test_what_is_written_is_read_back() -> None:
 
 def test_a_participant_with_a_failed_call_is_not_a_success() -> None:
     rows = [
-        PlainRow("300", key, 1, None, failed="timeout: no\nanswer" if key == "Moving" else None)
+        PlainRow("300", key, 1, None, failed="no\nanswer", failure_class="timeout")
+        if key == "Moving"
+        else PlainRow("300", key, 1, None)
         for key in ITEM_KEYS
     ]
     content = PHQ8RunFile.content([PlainRun("phq8", TASK, rows, mode="zero_shot")])
@@ -236,12 +245,26 @@ def test_a_participant_with_a_failed_call_is_not_a_success() -> None:
 
 def test_a_failing_model_makes_participants_without_success() -> None:
     def broken(request: ChatRequest) -> str:
-        raise ContentFiltered("reply withheld")
+        raise BackendError("unreachable")
 
     content = PHQ8RunFile.content([finished("zero_shot", backend=ScriptedBackend(broken))])
     found = content["experiments"][0]["results"]["results"]
     assert [one["success"] for one in found] == [False] * 4
-    assert "reply withheld (and 7 more items)" in found[0]["error"]
+    assert "unreachable (and 7 more items)" in found[0]["error"]
+
+
+def test_a_reply_without_an_answer_is_no_failure_of_the_participant() -> None:
+    def broken(request: ChatRequest) -> str:
+        raise ContentFiltered("reply withheld")
+
+    written = finished("zero_shot", backend=ScriptedBackend(broken))
+    content = json.loads(json.dumps(PHQ8RunFile.content([written])))
+    found = content["experiments"][0]["results"]["results"]
+    assert [one["success"] for one in found] == [True] * 4
+    assert found[0]["predicted_items"] == dict.fromkeys(ITEM_KEYS)
+    assert set(found[0]["items_without_answer"]) == set(ITEM_KEYS)
+    rows = result_of_plain_run(read(content)).evaluation_results
+    assert {(row.outcome, row.failure_class) for row in rows} == {("no_answer", "content_filter")}
 
 
 def test_two_experiments_of_one_mode_and_rows_of_other_suites_are_refused() -> None:
@@ -254,6 +277,6 @@ def test_two_experiments_of_one_mode_and_rows_of_other_suites_are_refused() -> N
 
 
 def test_the_run_directories_of_a_file_are_named_in_it() -> None:
-    runs = [PlainRun("phq8", TASK, [], mode="a", provenance={"run_directory": "A"})]
+    runs = [PlainRun("phq8", TASK, [], mode="a", provenance={"run_file": "A"})]
     assert PHQ8RunFile.run_directories(PHQ8RunFile.content(runs)) == ["A"]
     assert PHQ8RunFile.run_directories({}) == []

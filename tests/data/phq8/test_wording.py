@@ -35,6 +35,7 @@ COUNTS = [
     (rf"{NUMBER} {UNITS} out of", lambda n: n),
     (rf"{NUMBER} {UNITS} in the (?:fortnight|past two weeks)", lambda n: n),
     (rf"for {NUMBER} {UNITS}, taking", lambda n: n),
+    (rf"{UNITS}, no, {NUMBER}, (?:yesterday|going)", lambda n: n),
     (rf"{NUMBER}(?: times)? (?:a|per) week", lambda n: 2 * n),
     (rf"{NUMBER}(?: times)? (?:in each|in either|from one sunday)", lambda n: 2 * n),
     (rf"{NUMBER} {UNITS} (?:one week|in the first week) and {NUMBER} the", lambda a, b: a + b),
@@ -96,9 +97,12 @@ class Reader:
         }
         says = self.bank.phrases["says"]
         self.cues = {
-            kind: pattern(tuple(text.replace("{truth}", "").strip(" .") for text in says[kind]))
-            for kind in ("takes_back", "unknown")
+            # A claim that is withdrawn ends its sentence; one that is held to goes on.
+            "takes_back": pattern(tuple(one.partition(" {why}")[0] for one in says["takes_back"])),
+            "unknown": pattern(tuple(one.strip(".") for one in says["unknown"])),
         }
+        self.claims = {int(score): pattern(tuple(said)) for score, said in says["claims"].items()}
+        self.whys = {kind: pattern(tuple(said)) for kind, said in says["whys"].items()}
 
     def statements(self, key: str, text: str) -> list[int]:
         """Return the scores that are stated, in order."""
@@ -137,6 +141,50 @@ def test_a_careful_reader_recovers_every_score_and_every_gap(split: Split) -> No
             said = [cut[number].said for number in interview.exchanges.get(key, ())]
             expected = None if key in interview.withheld else scores[key]
             assert reader.read(key, said) == expected, (key, interview.withheld.get(key), said)
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_what_is_taken_back_is_named_with_why_and_no_stock_phrase_gives_it_away(
+    split: Split,
+) -> None:
+    """Whether a statement is withdrawn follows from what is said of the first one.
+
+    What opens the second reply also opens contradictions and corrections of other things.
+    """
+    reader = Reader(split)
+    openers = [pattern((one,)) for one in reader.bank.phrases["says"]["returns"]]
+    opened: dict[str, Counter[int]] = defaultdict(Counter)
+    for scores, interview in interviews(300, split):
+        cut = [plain(part.said) for part in passages(interview.transcript)]
+        about = {number for numbers in interview.exchanges.values() for number in numbers}
+        for number in set(range(len(cut))) - about:
+            opened["other"].update(k for k, one in enumerate(openers) if one.search(cut[number]))
+        for key, numbers in interview.exchanges.items():
+            claimed, later = interview.first_claims.get(key), cut[numbers[-1]]
+            kind = "taken back" if claimed is not None else interview.withheld.get(key, "")
+            opened[kind].update(k for k, one in enumerate(openers) if one.search(later))
+            given = {name for name, why in reader.whys.items() if why.search(later)}
+            if claimed is None:
+                assert not given
+                continue
+            assert {n for n, said in reader.claims.items() if said.search(later)} == {claimed}
+            assert given == {"too_little" if claimed < scores[key] else "too_much"}
+    for kind in ("taken back", "statements_contradict", "other"):
+        assert len(opened[kind]) == len(openers), kind
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_symptoms_are_played_down_as_often_at_every_score(split: Split) -> None:
+    told: dict[int, list[bool]] = defaultdict(list)
+    for scores, interview in interviews(400, split):
+        cut = [plain(part.said) for part in passages(interview.transcript)]
+        for key, numbers in interview.exchanges.items():
+            if key in interview.withheld or key in interview.first_claims or not scores[key]:
+                continue
+            down = pattern(tuple(Bank.of(split).topics[key].plays_down))
+            told[scores[key]].append(any(down.search(cut[number]) for number in numbers))
+    shares = {score: float(np.mean(found)) for score, found in told.items()}
+    assert all(0.1 < share < 0.3 for share in shares.values()), shares
 
 
 @pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])

@@ -49,6 +49,19 @@ def test_a_name_that_looks_like_a_pattern_is_one_file(name: str, folder: Path) -
     assert ids(suite_of(folder, f'"{name}.csv"')) == {"a"}
 
 
+def test_a_missing_file_with_brackets_is_not_the_file_of_other_patients(folder: Path) -> None:
+    (folder / "d1.csv").write_text(ROWS.format("b"))
+    with pytest.raises(InvalidFile, match=r"there is no file .*d\[1\]\.csv"):
+        suite_of(folder, '"d[1].csv"').records()
+
+
+def test_a_pattern_is_read_in_a_folder_with_brackets(tmp_path: Path) -> None:
+    (folder := tmp_path / "clinic [1]").mkdir()
+    for name, letter in (("a1", "a"), ("a2", "b"), ("b1", "c")):
+        (folder / f"{name}.csv").write_text(ROWS.format(letter))
+    assert ids(suite_of(folder, '"a?.csv"')) == {"a", "b"}
+
+
 def test_a_parquet_file_that_looks_like_a_pattern_is_one_file(folder: Path) -> None:
     import duckdb
 

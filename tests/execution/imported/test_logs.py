@@ -21,12 +21,12 @@ from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.results.inspect_log import inspect_log
 from krisis.results.rows import row_to_dict
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
 
 HERE = Path(__file__).parent
 LOGS = HERE.parents[1] / "fixtures" / "imported"
 CONFIDENCE = {"confidence": r"pattern:Confidence: (\d+)%", "confidence_scale": 100.0}
-KEYS = {"cluster": "patient", "should_defer": "should_defer", "group": ["sex"]}
+KEYS = {"patient": "patient", "should_defer": "should_defer", "group": ["sex"]}
 
 
 def read(path: Path, kind: str = "inspect", **options: Any) -> ReadFile:
@@ -176,7 +176,7 @@ def test_a_log_that_was_stopped_is_incomplete(tmp_path: Path) -> None:
     assert result.attrition.n_left == 8
     assert "the log has 8 of 16 samples and the status 'error'" in str(result.stop)
     assert set(result.attrition.failures) == {"malformed_reply", "refused_request", "cancelled"}
-    assert load_run(Path(str(result.provenance.run_directory))).stop == result.stop
+    assert load_run(Path(str(result.provenance.run_file))).stop == result.stop
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,7 @@ def test_the_same_file_gives_the_same_rows(tmp_path: Path) -> None:
     twice = [
         write_run(read(LOGS / "triage.eval", **CONFIDENCE), tmp_path / name) for name in ("a", "b")
     ]
-    loaded = [load_run(Path(str(run.provenance.run_directory))) for run in twice]
+    loaded = [load_run(Path(str(run.provenance.run_file))) for run in twice]
     assert len({json.dumps([row_to_dict(r) for r in run.rows]) for run in loaded}) == 1
     assert len({run.metrics_to_json().split('"extras"')[0] for run in loaded}) == 1
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 from tests.documents import said, unwrapped
+from tests.invented_runs import edit_run
 from typer.testing import CliRunner, Result
 
 from krisis.cli.app import app
@@ -19,7 +20,7 @@ from krisis.execution.imported.base import ImportOptions
 from krisis.execution.imported.run import ReadFile, read_file
 from krisis.results.base import BenchmarkResult
 from krisis.results.rows import rows_fingerprint
-from krisis.results.store import load_run, read_manifest
+from krisis.runs.load import load_run, read_description
 from krisis.viewer.app import create_app
 
 COLUMNS = {"truth": "label", "prediction": "said"}
@@ -27,7 +28,7 @@ HEAD = "id,patient,label,said,sure,left,why,defer,sex"
 NAMED = {
     **COLUMNS,
     "id": "id",
-    "cluster": "patient",
+    "patient": "patient",
     "confidence": "sure",
     "abstained": "left",
     "failed": "why",
@@ -241,7 +242,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     table(folder, "truth: label", "prediction: said", "id: id", name="columns.yaml")
     done = krisis(
         *("import", *files, "--as", "csv", "--columns", folder / "columns.yaml", "-o", folder),
-        *("--confidence", "sure", "--cluster", "patient", "--abstained", "left", "--failed", "why"),
+        *("--confidence", "sure", "--patient", "patient", "--abstained", "left", "--failed", "why"),
         *("--should-defer", "defer", "--group", "sex", "--answers", "0=no,1=yes", "--positive", 1),
     )
     assert done.exit_code == 0, (done.output, done.exception)
@@ -275,7 +276,7 @@ def test_reports_and_the_viewer_mark_it_as_imported(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("krisis.reporting.report.chart_sections", lambda result: [])
-    imported = read_manifest(runs[0]).imported
+    imported = read_description(runs[0]).imported
     assert imported is not None
     loaded = load_run(runs[0])
     saved = loaded.save(tmp_path / "saved.json")
@@ -287,7 +288,7 @@ def test_reports_and_the_viewer_mark_it_as_imported(
     texts = [
         said(loaded.document()),
         (tmp_path / "report.html").read_text(encoding="utf-8"),
-        client.get(f"/runs/{runs[0].name}").text,
+        client.get(f"/runs/{runs[0].stem}").text,
     ]
     for text in texts:
         assert "IMPORTED from csv: good.csv" in text
@@ -298,8 +299,7 @@ def test_reports_and_the_viewer_mark_it_as_imported(
 
 @pytest.mark.parametrize("command", [["resume"], ["resume", "--failed"], ["run", "--config"]])
 def test_commands_that_ask_a_model_refuse_it(command: list[str], runs: list[Path]) -> None:
-    place = runs[0] / "manifest.json" if "run" in command else runs[0]
-    done = krisis(*command, place)
+    done = krisis(*command, runs[0])
     assert isinstance(done.exception, UserError)
     assert "imported" in str(done.exception)
 
@@ -309,18 +309,21 @@ def test_rows_that_were_not_taken_are_in_the_run_and_its_attrition(tmp_path: Pat
     options = ("--truth", "label", "--prediction", "said", "-o", tmp_path / "runs")
     done = krisis("import", path, "--as", "csv", *options)
     assert done.exit_code == 0
-    assert "1 of 3 rows could not be taken, see not_taken.jsonl" in unwrapped(done.output)
+    assert "1 of 3 rows could not be taken (to list them, type: krisis export" in unwrapped(
+        done.output
+    )
     assert "3 loaded → 2 sent" in done.output
     [run] = (tmp_path / "runs").iterdir()
-    [line] = (run / "not_taken.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(line)["place"] == "line 3"
-    (run / "metrics.json").unlink()  # also where the scores are lost
+    listed = krisis("export", run, "--to", "not-taken", "-o", tmp_path / "left.csv")
+    assert listed.exit_code == 0
+    [_, line] = (tmp_path / "left.csv").read_text(encoding="utf-8").splitlines()
+    assert line.startswith("line 3,")
+    edit_run(run, "DELETE FROM scores")  # also where the scores are lost
     again = load_run(run)
-    assert again.provenance.imported == read_manifest(run).imported
+    assert again.provenance.imported == read_description(run).imported
     assert again.attrition.n_loaded == 3
     assert again.stop is None
-    rows = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (run / "rows.jsonl").write_text("".join(rows[:-1]), encoding="utf-8")
+    edit_run(run, "DELETE FROM rows WHERE position = 1")
     assert "their rows were lost; import them again" in str(load_run(run).stop)
     assert krisis("check", run, "--require", "accuracy >= 0").exit_code == 2
 

@@ -1,7 +1,8 @@
 """What leaves a question undecided: the checklist of rules, and the three flags of the seeds.
 
 Neither reads anything but what the model is shown, except that ``label_conflicts_with_stage``
-compares the estimate with the recorded diagnosis. Sources are in docs/reference/suites/ckd.md.
+compares the estimate with the recorded diagnosis. Sources are in docs/reference/suites/ckd.md,
+and every rule in words in ``questions.toml``.
 """
 
 from __future__ import annotations
@@ -18,17 +19,6 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping
 
 COURSE_TASKS = (Task.PROGRESSION, Task.OUTLOOK)
-# Every rule in words, as `--instructions policy` states it.
-RULES: Mapping[str, str] = {
-    "creatinine_missing": "the answer needs a creatinine and none is shown",
-    "albuminuria_missing": "the answer needs the albuminuria and none is shown",
-    "sex_missing": "sex is not shown and decides the answer",
-    "age_missing": "age is not shown",
-    "age_below_18": "the patient is under 18",
-    "chronicity_not_shown": "a finding is abnormal and was observed for less than 90 days",
-    "implausible_value": "a shown value cannot be right in its unit nor in another",
-    "too_few_visits": "fewer than two estimates are shown",
-}
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     Task.DETECTION: ("creatinine", "albuminuria", "chronicity"),
     Task.STAGING: ("creatinine", "chronicity"),

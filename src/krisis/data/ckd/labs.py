@@ -1,18 +1,20 @@
 """Read a laboratory table: id, age, sex, creatinine with its unit, ACR and dates if there are any.
 
 CSV, or FHIR resources (Patient; Observation with LOINC 2160-0 for creatinine and 9318-7 for the
-ratio of albumin to creatinine). One row is one measurement; the last of a patient is staged.
+ratio of albumin to creatinine). One row is one measurement. Staging asks about the last one of a
+patient; progression about all of them as a course, and needs their dates.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
 from krisis.data.ckd.egfr import MICROMOL_PER_MG_DL
-from krisis.data.ckd.schema import Value
+from krisis.data.ckd.schema import Value, is_implausible
 from krisis.data.ckd.uci import (
     MISSING,
     Row,
@@ -24,16 +26,33 @@ from krisis.data.ckd.uci import (
     refuse,
     sex_of,
 )
+from krisis.data.ckd.visits import Visit, VisitFile, visit_file
 from krisis.data.fhir.columns import PathColumn
-from krisis.data.fhir.records import fhir_table
+from krisis.data.fhir.moments import age_in_years
+from krisis.data.fhir.records import fhir_series
+from krisis.data.fhir.resources import fhir_files
 from krisis.errors import InvalidFile
 
 CREATININE_COLUMNS = {"creatinine_umol_l": 1 / MICROMOL_PER_MG_DL, "creatinine_mg_dl": 1.0}
 ACR_COLUMNS = {"acr_mg_g": 1.0, "acr_mg_mmol": 8.84}
+DATE_COLUMN, DRUG_DATE_COLUMN = "date", "drug_date"
 _UNITS = {"umol/l": 1 / MICROMOL_PER_MG_DL, "µmol/l": 1 / MICROMOL_PER_MG_DL, "mg/dl": 1.0}
 _IDS, _SEXES = ("id", "patient_id", "patient"), ("sex", "gender")
 FHIR_SUFFIXES = (".ndjson", ".jsonl", ".json", ".ndjson.gz")
-_LOINC = "Observation.where(code.coding.exists(system = 'http://loinc.org' and code = '{}'))"
+_LOINC = "Observation.where(code.coding.exists(system = 'http://loinc.org' and code = '{}')).value"
+
+
+@dataclass(frozen=True, slots=True)
+class LabRow:
+    """One measurement: creatinine in mg/dL, ACR in mg/g, the age at its date."""
+
+    line: int
+    when: date | None
+    age: Value
+    female: int | None
+    creatinine: float | None
+    acr: float | None = None
+    drug_since: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +77,29 @@ class LabFile:
     implausible: list[tuple[str, str, float]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The measurements of every patient, in the order of the file."""
+
+    path: Path
+    sha256: str
+    rows: dict[str, list[LabRow]]
+    anomalies: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        if len(self.rows) < 2:
+            raise InvalidFile(f"{self.path} holds {len(self.rows)} patients; give two or more")
+
+    @property
+    def implausible(self) -> list[tuple[str, str, float]]:
+        return [
+            (patient_id, "creatinine in mg/dL", row.creatinine)
+            for patient_id, rows in self.rows.items()
+            for row in rows
+            if row.creatinine is not None and is_implausible("sc", row.creatinine)
+        ]
+
+
 def is_fhir(place: Path) -> bool:
     """Say whether a place holds FHIR resources."""
     return place.is_dir() or place.name.endswith(FHIR_SUFFIXES)
@@ -73,11 +115,56 @@ def is_lab_table(place: Path) -> bool:
 
 
 def read_labs(place: Path) -> LabFile:
-    """Read a laboratory table; `InvalidFile` names the column and row of what cannot be read."""
+    """Read the last measurement of every patient; rows without a date come before dated ones.
+
+    `InvalidFile` names the column and row of what cannot be read.
+    """
+    table = _read(place)
+    patients = []
+    for patient_id, rows in table.rows.items():
+        # Of one date, the last row counts.
+        last = max(reversed(rows), key=lambda row: row.when or date.min)
+        patients.append(LabPatient(patient_id, last.age, last.female, last.creatinine, last.acr))
+    return LabFile(place, table.sha256, patients, table.anomalies, table.implausible)
+
+
+def read_lab_courses(place: Path) -> VisitFile:
+    """Read all measurements of every patient as a course; a measurement without a date is refused.
+
+    Of several creatinine values of one day the last row counts.
+    """
+    table = _read(place)
+    by_patient = {name: _visits(place, rows) for name, rows in table.rows.items()}
+    return visit_file(place, table.sha256, by_patient, table.anomalies, table.implausible)
+
+
+def _visits(place: Path, rows: list[LabRow]) -> list[Visit]:
+    by_day: dict[int, Visit] = {}
+    for row in rows:
+        if row.when is None:
+            raise InvalidFile(
+                f"{place} row {row.line} has no date, which progression needs; add a column "
+                f"{DATE_COLUMN} with dates such as 2026-01-31, or ask for staging"
+            )
+        day, drug = row.when.toordinal(), row.drug_since
+        if row.creatinine is not None:
+            by_day[day] = Visit(
+                row.line,
+                day,
+                row.age,
+                row.female,
+                row.creatinine,
+                None if drug is None else 1,
+                None if drug is None else drug.toordinal(),
+            )
+    return list(by_day.values())
+
+
+def _read(place: Path) -> _Table:
     return _read_fhir(place) if is_fhir(place) else _read_csv(place)
 
 
-def _read_csv(place: Path) -> LabFile:
+def _read_csv(place: Path) -> _Table:
     text, found = read_file(place)
     header, rows = csv_rows(place, text, found)
     names = [clean(name).lower() for name in header]
@@ -94,26 +181,23 @@ def _read_csv(place: Path) -> LabFile:
             f"{place} states no unit of creatinine; name the column creatinine_umol_l or "
             "creatinine_mg_dl, or add a column unit"
         )
-    latest: dict[str, tuple[date, LabPatient]] = {}
+    by_patient: dict[str, list[LabRow]] = {}
     for row in rows:
         cells = dict(zip(names, row.cells, strict=True))
         patient_id = clean(cells[id_column])
         if not patient_id:
             refuse(place, row, id_column, cells[id_column], "name the patient")
-        patient = LabPatient(
-            patient_id,
-            _number("age", cells["age"], row, found),
-            sex_of(cells[sex_column], row, found) if sex_column else None,
-            _creatinine(cells, creatinine, row, found),
-            _acr(cells, row, found),
+        measured = LabRow(
+            line=row.line,
+            when=_date(cells, DATE_COLUMN, row, place),
+            age=_number("age", cells["age"], row, found),
+            female=sex_of(cells[sex_column], row, found) if sex_column else None,
+            creatinine=_creatinine(cells, creatinine, row, found),
+            acr=_acr(cells, row, found),
+            drug_since=_date(cells, DRUG_DATE_COLUMN, row, place),
         )
-        when = _date(cells.get("date", ""), row, place)
-        if patient_id not in latest or when >= latest[patient_id][0]:
-            latest[patient_id] = (when, patient)
-    if len(latest) < 2:
-        raise InvalidFile(f"{place} holds {len(latest)} patients; give two or more")
-    patients = [patient for _, patient in latest.values()]
-    return LabFile(place, found.sha256, patients, found.anomalies, found.implausible)
+        by_patient.setdefault(patient_id, []).append(measured)
+    return _Table(place, found.sha256, by_patient, found.anomalies)
 
 
 def _number(name: str, cell: str, row: Row, found: UciFile) -> Value:
@@ -141,55 +225,50 @@ def _acr(cells: dict[str, str], row: Row, found: UciFile) -> float | None:
     return None
 
 
-def _date(cell: str, row: Row, place: Path) -> date:
-    text = clean(cell)
+def _date(cells: dict[str, str], column: str, row: Row, place: Path) -> date | None:
+    text = clean(cells.get(column, ""))
     if text.lower() in MISSING:
-        return date.min
+        return None
     try:
         return date.fromisoformat(text[:10])
     except ValueError:
-        return refuse(place, row, "date", cell, "write the date as 2026-01-31")
+        return refuse(place, row, column, cells[column], "write the date as 2026-01-31")
 
 
-def _read_fhir(place: Path) -> LabFile:
-    creatinine, ratio = _LOINC.format("2160-0"), _LOINC.format("9318-7")
+def _read_fhir(place: Path) -> _Table:
     factors = {"umol/L": 1 / MICROMOL_PER_MG_DL, "µmol/L": 1 / MICROMOL_PER_MG_DL}
-    table = fhir_table(
+    people = fhir_series(
         place,
         {
-            "age": PathColumn("Patient.birthDate"),
-            "sex": PathColumn("Patient.gender"),
             "creatinine": PathColumn(
-                f"{creatinine}.value", pick="latest", unit="mg/dL", factor=factors
+                _LOINC.format("2160-0"), pick="latest", unit="mg/dL", factor=factors
             ),
             "acr": PathColumn(
-                f"{ratio}.value",
+                _LOINC.format("9318-7"),
                 pick="latest",
                 unit="mg/g",
                 factor={"mg/mmol": 8.84},
                 optional=True,
             ),
         },
-        index_date=PathColumn(f"{creatinine}.effective", pick="latest"),
     )
-    names = list(table.columns)
-    patients = []
-    for row in table.rows:
-        cells = dict(zip(names, row, strict=True))
-        value, acr = cells["creatinine"], cells.get("acr")
-        patients.append(
-            LabPatient(
-                str(cells["patient_id"]),
-                _plain(cells["age"]),
-                {"female": 1, "male": 0}.get(str(cells["sex"])),
-                None if not isinstance(value, int | float) else round(value, 2),
-                None if not isinstance(acr, int | float) else round(acr, 1),
+    by_patient: dict[str, list[LabRow]] = {}
+    for person in people:
+        ratios = [value for _, value in person.values["acr"]]
+        rows = [
+            LabRow(
+                line=number,
+                when=when.start.date(),
+                age=age_in_years(person.birth_date, when) if person.birth_date else None,
+                female={"female": 1, "male": 0}.get(person.gender),
+                creatinine=round(value, 2),
+                acr=round(ratios[-1], 1) if ratios else None,
             )
-        )
-    if len(patients) < 2:
-        raise InvalidFile(f"{place} holds {len(patients)} patients; give two or more")
-    return LabFile(place, "", patients, Counter(), [])
-
-
-def _plain(value: object) -> Value:
-    return value if isinstance(value, int | float) else None
+            for number, (when, value) in enumerate(person.values["creatinine"], 1)
+        ]
+        if rows:
+            by_patient[person.patient_id] = rows
+    digest = hashlib.sha256()
+    for file in fhir_files(place):
+        digest.update(file.read_bytes())
+    return _Table(place, digest.hexdigest(), by_patient)

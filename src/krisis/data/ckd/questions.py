@@ -10,7 +10,7 @@ from typing import Protocol
 
 from krisis.data.base import CostTable, FeatureDescription, Label, Task
 from krisis.data.ckd.courses import MAX_VISITS
-from krisis.data.ckd.deferral import COURSE_TASKS, RULES, Deferral
+from krisis.data.ckd.deferral import COURSE_TASKS, Deferral
 from krisis.data.ckd.schema import CONTEXT, FEATURES, VISIT
 from krisis.data.instructions import price_rule
 from krisis.json_values import JsonObject
@@ -19,7 +19,6 @@ _STATED = tomllib.loads((files("krisis.data.ckd") / "questions.toml").read_text(
 # Words instead of values, so that few groups are unique; the metadata keys are set in `records`.
 _GROUPS: Mapping[str, str] = {"stage": "ckd_stage", "sex": "sex", "age_band": "age_band"}
 _ORDERED = (Task.STAGING, Task.RISK)
-_HEADLINE = ("right_decisions",)
 
 
 class Asking(Protocol):
@@ -69,7 +68,6 @@ def task_of(name: str, asking: Asking) -> Task:
         ordered=name in _ORDERED,
         positive=positive,
         groups=_GROUPS,
-        metrics=_HEADLINE,
         costs=_costs(name, asking.deferral, answers, stated["wrong"]),
     )
 
@@ -82,24 +80,13 @@ def _labels(answers: Mapping[str, str]) -> dict[Label, str]:
     return {_label(answer): words for answer, words in answers.items()}
 
 
-_COURSE_RULES = ("too_few_visits", "age_missing", "age_below_18", "implausible_value")
-
-
 def _policy(name: str, asking: Asking) -> tuple[str, ...]:
-    """Return when to defer, as a list: by the price, or of a file by the margin, then the rules."""
-    if asking.data_path is not None:
-        margin = f"{asking.deferral.margin_ml_min:g} mL/min/1.73 m²"
-        if name in COURSE_TASKS:
-            return ("the estimate changed by 15 to 25 % from the first visit to the last",)
-        found = [f"the eGFR by the shown creatinine is within {margin} of 15, 30, 45, 60 or 90"]
-        found.append("sex is not shown and decides the category")
-        return (*found, *(["diagnosis and eGFR may disagree"] if name == Task.DETECTION else []))
-    kept = {
-        Task.ALBUMINURIA: ("albuminuria_missing", "implausible_value"),
-        Task.STAGING: tuple(r for r in RULES if r not in ("albuminuria_missing", "too_few_visits")),
-    }.get(name, tuple(r for r in RULES if r != "too_few_visits"))
-    kept = _COURSE_RULES if name in COURSE_TASKS else kept
-    return (price_rule(asking.deferral.risk), *(RULES[rule] for rule in kept))
+    """Return when to defer, as a list: by the price and the rules, or of a file by its flags."""
+    stated, words = _STATED[name], _STATED["rules"]
+    if asking.data_path is None:
+        return (price_rule(asking.deferral.risk), *(words[rule] for rule in stated["rules"]))
+    margin = f"{asking.deferral.margin_ml_min:g}"
+    return tuple(words[rule].format(margin=margin) for rule in stated.get("file_rules", ()))
 
 
 def descriptions(*, courses: bool = False) -> dict[str, FeatureDescription]:

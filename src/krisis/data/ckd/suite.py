@@ -22,7 +22,7 @@ from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
 from krisis.data.ckd.courses import Course, draw_courses
 from krisis.data.ckd.deferral import COURSE_TASKS, Deferral
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
-from krisis.data.ckd.labs import LabFile, is_lab_table, read_labs
+from krisis.data.ckd.labs import LabFile, is_lab_table, read_lab_courses, read_labs
 from krisis.data.ckd.questions import task_of
 from krisis.data.ckd.reading import (
     KidneyRule,
@@ -34,6 +34,7 @@ from krisis.data.ckd.records import Real, RecordMaker
 from krisis.data.ckd.schema import Value
 from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, UciPatient, read_uci, refuse_single_class
 from krisis.data.ckd.visits import VisitFile, read_visits
+from krisis.data.instructions import percent_text
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 
@@ -174,7 +175,7 @@ class CKDSuite(BaseDataSuite):
             "deferral": {
                 "risk": self.deferral.risk,
                 "margin_ml_min": self.deferral.margin_ml_min,
-                "of_a_file": "near_threshold, label_conflicts_with_stage, ambiguous_trajectory",
+                "words": self._deferral_words(),
             },
             "split_stage_3": self.split_stage_3,
             "target": "measured GFR" if self.measured_gfr else "usual eGFR by creatinine",
@@ -183,6 +184,29 @@ class CKDSuite(BaseDataSuite):
             "preset": self.preset,
             "provenance": self._provenances(),
         }
+
+    def _deferral_words(self) -> str:
+        """Say when a case should be deferred, of the cohort and of a file."""
+        deferral = self.deferral
+        uncertain = (
+            "the best answer is wrong with a probability of "
+            f"{percent_text(deferral.risk)} % or more, given all that is shown"
+        )
+        flagged = (
+            "the change is 15 to 25 %, or fewer than two estimates are shown"
+            if self.config.task in COURSE_TASKS
+            else f"the eGFR is within {deferral.margin_ml_min:g} mL/min/1.73 m² of a limit of the "
+            "categories, sex is not stated and decides the category, or the diagnosis contradicts "
+            "the stage"
+        )
+        if self.data_path is None and self.preset is None:
+            return f"A case should be deferred if {uncertain}."
+        if self.preset is None and self._synthetic_beside(_HELD_OUT):
+            return (
+                f"A case of the file should be deferred if {flagged}; a synthetic one if "
+                f"{uncertain}."
+            )
+        return f"A case should be deferred if {flagged}."
 
     def _check_sex(self) -> None:
         """Refuse a treatment of sex that the patients have no use for."""
@@ -276,7 +300,8 @@ class CKDSuite(BaseDataSuite):
     def _file(self) -> UciFile | VisitFile | LabFile:
         assert self.data_path is not None
         if self.config.task == Task.PROGRESSION:
-            return read_visits(self.data_path)
+            read = read_lab_courses if is_lab_table(self.data_path) else read_visits
+            return read(self.data_path)
         if self.config.task == Task.STAGING and is_lab_table(self.data_path):
             return read_labs(self.data_path)
         found = read_uci(self.data_path, sex_column=self.sex_column)

@@ -9,6 +9,7 @@ was started, counted as ``day`` is. Further columns are not read.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -60,7 +61,9 @@ class VisitFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Visit:
+class Visit:
+    """One visit of a patient and the row of the file that states it."""
+
     line: int
     day: int
     age: Value
@@ -81,15 +84,26 @@ def read_visits(path: str | Path) -> VisitFile:
         raise InvalidFile(
             f"{place} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; progression "
             f"reads a file with one row per visit and the columns {', '.join(COLUMNS)}, and "
-            f"{DRUG_COLUMN} where known"
+            f"{DRUG_COLUMN} where known, or a laboratory table with dates"
         )
-    by_patient: dict[str, list[_Visit]] = {}
+    by_patient: dict[str, list[Visit]] = {}
     for row in rows:
         cells = dict(zip(names, row.cells, strict=True))
         patient_id = clean(cells["id"])
         if not patient_id:
             refuse(place, row, "id", cells["id"], "name the patient")
         by_patient.setdefault(patient_id, []).append(_visit(cells, row, patient_id, found))
+    return visit_file(place, found.sha256, by_patient, found.anomalies, found.implausible)
+
+
+def visit_file(
+    place: Path,
+    sha256: str,
+    by_patient: Mapping[str, list[Visit]],
+    anomalies: Counter[str],
+    implausible: list[tuple[str, str, float]],
+) -> VisitFile:
+    """Return the patients with a course; those without one are counted by why."""
     left_out: Counter[str] = Counter()
     patients = []
     for patient_id, visits in by_patient.items():
@@ -104,10 +118,10 @@ def read_visits(path: str | Path) -> VisitFile:
             "first and the last of two or more visits); give two or more, so that one can be held "
             "out"
         )
-    return VisitFile(place, found.sha256, patients, left_out, found.anomalies, found.implausible)
+    return VisitFile(place, sha256, patients, left_out, anomalies, implausible)
 
 
-def _visit(cells: dict[str, str], row: Row, patient_id: str, found: UciFile) -> _Visit:
+def _visit(cells: dict[str, str], row: Row, patient_id: str, found: UciFile) -> Visit:
     values: dict[str, Value] = {}
     for name in ("day", "age", "sc"):
         text = clean(cells[name]).lower()
@@ -130,10 +144,10 @@ def _visit(cells: dict[str, str], row: Row, patient_id: str, found: UciFile) -> 
     if drug_day is not None and not isinstance(drug_day, int):
         refuse(found.path, row, DRUG_DAY_COLUMN, started, "write a whole number of days")
     sex = sex_of(cells["sex"], row, found)
-    return _Visit(row.line, day, values["age"], sex, values["sc"], codes.get(drug), drug_day)
+    return Visit(row.line, day, values["age"], sex, values["sc"], codes.get(drug), drug_day)
 
 
-def _patient(place: Path, patient_id: str, visits: list[_Visit]) -> tuple[VisitPatient | None, str]:
+def _patient(place: Path, patient_id: str, visits: list[Visit]) -> tuple[VisitPatient | None, str]:
     """Return the course of a patient, or why none can be known."""
     for one, other in pairwise(visits):
         if one.day == other.day:
@@ -167,7 +181,7 @@ def _patient(place: Path, patient_id: str, visits: list[_Visit]) -> tuple[VisitP
     ), ""
 
 
-def _last_age(visits: list[_Visit]) -> tuple[Value, str]:
+def _last_age(visits: list[Visit]) -> tuple[Value, str]:
     """Return the age at the last visit, or why it cannot be known."""
     stated = [(visit.day, visit.age) for visit in visits if visit.age is not None]
     if not stated or any(is_implausible("age", age) for _, age in stated):

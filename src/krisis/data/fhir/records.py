@@ -64,6 +64,46 @@ def fhir_table(
     return reading.table()
 
 
+@dataclass(frozen=True, slots=True)
+class FhirSeries:
+    """One patient with all dated values of every column, the earliest first."""
+
+    patient_id: str
+    gender: str
+    birth_date: str
+    values: Mapping[str, Sequence[tuple[Moment, float]]]
+
+
+def fhir_series(place: Path, columns: Mapping[str, PathColumn]) -> list[FhirSeries]:
+    """Read every dated number of each column by patient; values without a date are left out."""
+    reading = _Reading(
+        "patient",
+        [
+            Column(name, one, checked_path(one.fhirpath, f"feature {name!r}"))
+            for name, one in columns.items()
+        ],
+    )
+    kinds = {"Patient"}.union(*(column.path.kinds for column in reading.columns))
+    for located in read_resources(place, kinds):
+        reading.take(located, located.kind in kinds)
+    reading.settle(place, kinds)
+    for column in reading.columns:
+        column.refuse_empty(())
+    found = []
+    for key, patient in reading.patients.items():
+        found.append(
+            FhirSeries(
+                _name(key),
+                str(patient.resource.get("gender") or ""),
+                str(patient.resource.get("birthDate") or ""),
+                {column.name: column.series(key) for column in reading.columns},
+            )
+        )
+    for column in reading.columns:
+        column.refuse_undated()
+    return found
+
+
 def create_table(
     connection: duckdb.DuckDBPyConnection, table: FhirTable, name: str, before: str
 ) -> None:

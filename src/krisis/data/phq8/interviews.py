@@ -199,15 +199,48 @@ class _Author:
         )
         self.first_claims[key] = claimed
         first = [*self._statement(key, claimed), *self._colour(topic, claimed)[:1]]
-        truth = " ".join(self._statement(key, score))
-        self._say_twice(key, first, voice.phrase("says", "takes_back", truth=truth), score)
+        why = "too_little" if claimed < score else "too_much"
+        later = voice.phrase(
+            "says",
+            "takes_back",
+            claim=self._claim(key, claimed),
+            noun=voice.fill(topic.noun),
+            why=voice.fill(voice.bank.phrases["says"]["whys"][why]),
+            truth=" ".join(self._statement(key, score)),
+        )
+        self._say_twice(key, first, later, score)
+
+    def _contradict(self, key: str) -> None:
+        """Say none at all and often, in either order, and withdraw neither."""
+        voice, topic = self.voice, self.voice.bank.topics[key]
+        # None at all against often: two symptoms of one item cannot explain that.
+        first, second = voice.shuffled((0, voice.whole(2, 3)))
+        said = [*self._statement(key, first), *self._colour(topic, first)[:1]]
+        later = voice.phrase(
+            "says",
+            "repeats",
+            claim=self._claim(key, first),
+            noun=voice.fill(topic.noun),
+            truth=" ".join(self._statement(key, second)),
+        )
+        self._say_twice(key, said, later, second)
+
+    def _claim(self, key: str, score: int) -> str:
+        """Sum up what was claimed, in other words than it was said in."""
+        claims = self.voice.bank.phrases["says"]["claims"][str(score)]
+        return self.voice.fill(claims, **_units(_unit(key)))
 
     def _say_twice(self, key: str, first: Sequence[str], later: str, score: int) -> None:
         voice, topic = self.voice, self.voice.bank.topics[key]
         follow_up = voice.asked(voice.bank.phrases["interviewer"]["follow_ups"])
-        reply = voice.spoken([later, *self._colour(topic, score)[:2]])
+        reply = voice.spoken([*self._return(), capital(later), *self._colour(topic, score)[:2]])
         self.early.append([Exchange(voice.asked(topic.ask), voice.spoken(first), key)])
         self.late.append([Exchange(follow_up, reply, key)])
+
+    def _return(self) -> list[str]:
+        """Come back to something, in words that do not tell to what."""
+        voice = self.voice
+        return [voice.phrase("says", "returns")] if voice.uniform() < 0.5 else []
 
     def _statement(self, key: str, score: int) -> list[str]:
         """Say how often the symptom was there, in one sentence or two."""
@@ -225,9 +258,12 @@ class _Author:
             sentences = [capital(voice.fill(topic.says, often=often))]
         else:
             sentences = [f"I {did}.", f"{capital(often)}, {voice.phrase('says', 'tail')}."]
-        if voice.uniform() < 0.2:
+        manner = voice.uniform()
+        if manner < 0.15:
             hedge = capital(voice.phrase("says", "hedges"))
             sentences[0] = f"{hedge} {voice.small(sentences[0])}"
+        elif manner < 0.4:  # as often whatever the score, so that it tells nothing
+            sentences.append(capital(voice.fill(topic.plays_down)))
         return sentences
 
     def _absence(self, topic: Topic, unit: str) -> list[str]:
@@ -244,10 +280,16 @@ class _Author:
         return [*denial, f"{capital(well)}."]
 
     def _colour(self, topic: Topic, score: int) -> list[str]:
-        """Add sentences that tell of the symptom and not how often; talkative people say more."""
+        """Add sentences that tell of the symptom and not how often; talkative people say more.
+
+        They also digress, from the symptom to something that it brings to mind.
+        """
         n_sentences = int(4 * self.voice.verbosity + self.voice.uniform())
         lines = [line for line in (topic.more if score else topic.fine) if line not in self.used]
         lines = self.voice.shuffled(lines)[:n_sentences]
+        drifts = [line for line in topic.drifts if line not in self.used]
+        if drifts and self.voice.uniform() < self.voice.verbosity:
+            lines.append(self.voice.pick(drifts))
         self.used.update(lines)
         return [capital(self.voice.fill([line])) for line in lines]
 
@@ -258,11 +300,7 @@ class _Author:
             return
         voice, topic, unit = self.voice, self.voice.bank.topics[key], _unit(key)
         if reason == "statements_contradict":
-            # None at all against often: two symptoms of one item cannot explain that.
-            first, second = voice.shuffled((0, voice.whole(2, 3)))
-            said = [*self._statement(key, first), *self._colour(topic, first)[:1]]
-            truth = " ".join(self._statement(key, second))
-            self._say_twice(key, said, voice.phrase("says", "again", truth=truth), second)
+            self._contradict(key)
             return
         did = voice.predicate(topic, of_other=reason == "about_someone_else")
         often = voice.often(voice.whole(1, 3), unit)
@@ -285,7 +323,7 @@ class _Author:
         small_talk = self._small_talk()
         n_late = len(small_talk) // 3
         body = voice.shuffled([*self.early, *small_talk[n_late:]])
-        tail = voice.shuffled([*self.late, *small_talk[:n_late]])
+        tail = voice.shuffled([*self.late, *self._slip(), *small_talk[:n_late]])
         opening, closing = (
             Exchange(
                 voice.asked(phrases["interviewer"][place]),
@@ -320,10 +358,7 @@ class _Author:
         groups = []
         for subject in voice.shuffled(phrases["small_talk"])[:n_topics]:
             n_lines = min(len(subject["lines"]), 2 + int(4 * voice.verbosity + voice.uniform()))
-            lines: list[str] = []
-            for line in subject["lines"][:n_lines]:
-                n_asides = int(1.5 * voice.verbosity**2 + voice.uniform())
-                lines += [capital(voice.fill([line])), *self._asides(n_asides)]
+            lines = [capital(voice.fill([line])) for line in subject["lines"][:n_lines]]
             lines += self._trap()
             cut = min(len(lines), 6)
             group = [Exchange(voice.asked(subject["ask"]), voice.spoken(lines[:cut]))]
@@ -333,11 +368,14 @@ class _Author:
             groups.append(group)
         return groups
 
-    def _asides(self, n_wanted: int) -> list[str]:
-        """Digress, as long as there is something left to digress to."""
-        asides = self.voice.bank.phrases["asides"]
-        n_left = sum(one not in self.voice.said for one in asides)
-        return [capital(self.voice.fill(asides)) for _ in range(min(n_wanted, n_left))]
+    def _slip(self) -> list[list[Exchange]]:
+        """Correct oneself on something that bears on no item."""
+        voice = self.voice
+        if voice.uniform() > 0.4:
+            return []
+        question = voice.asked(voice.bank.phrases["interviewer"]["follow_ups"])
+        reply = voice.spoken([*self._return(), voice.phrase("says", "slips")])
+        return [[Exchange(question, reply)]]
 
     def _trap(self) -> list[str]:
         """Use the words of a symptom for something else, unless the item is withheld."""

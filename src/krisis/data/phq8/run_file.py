@@ -12,11 +12,13 @@ from krisis.data.phq8.items import ITEM_KEYS, N_SCORES
 from krisis.data.phq8.task import TASK
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
+from krisis.outcomes import NO_ANSWER_CLASSES
 
 SCHEMA_VERSION = "1"
 _MOST_LEVELS = 1000
-# What a model wrote is in the run directory; the run file holds figures.
+# What a model wrote is in the run; the run file holds figures.
 _TEXTS = frozenset({"evidence_quotes", "quotes_not_found"})
+_UNANSWERED = "items_without_answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +97,10 @@ class PHQ8RunFile:
         }
 
     @staticmethod
-    def run_directories(content: JsonMapping) -> list[str]:
-        """Return the names of the run directories that a run file was made from."""
+    def run_names(content: JsonMapping) -> list[str]:
+        """Return the names of the runs that a run file was made from."""
         made_from = [one.get("provenance", {}) for one in content.get("experiments", [])]
-        return [str(one["run_directory"]) for one in made_from if one.get("run_directory")]
+        return [str(one["run"]) for one in made_from if one.get("run")]
 
 
 def _mode(experiment: JsonValue, place: str) -> str:
@@ -122,7 +124,7 @@ def _chosen(modes: Sequence[str], mode: str | None, place: str) -> int:
         if len(modes) > 1:
             raise InvalidFile(
                 f"{place} holds several experiments; name one by --mode: {known} (to a command "
-                "without --mode, give the run directory of one)"
+                "without --mode, give the run of one)"
             )
         return 0
     matching = [index for index, name in enumerate(modes) if name == mode]
@@ -195,7 +197,30 @@ def _participant(entry: JsonValue, scale: OrdinalScale, place: str) -> list[Plai
         if predicted.get(key, ...) is not None:
             _check_score(predicted, key, scale, f"{where}, item {key}: prediction")
     signals = _signals(entry, where)
-    return [PlainRow(name, key, truth[key], predicted[key], signals.get(key, {})) for key in items]
+    unanswered = _unanswered(entry, predicted, where)
+    return [
+        PlainRow(
+            name, key, truth[key], predicted[key], signals.get(key, {}), *unanswered.get(key, ())
+        )
+        for key in items
+    ]
+
+
+def _unanswered(
+    entry: JsonMapping, predicted: JsonMapping, place: str
+) -> Mapping[str, tuple[str, str]]:
+    """Return the items that the model replied to without an answer: why, and in which class."""
+    given = _mapping(entry, _UNANSWERED, place) if _UNANSWERED in entry else {}
+    found = {}
+    for key, said in given.items():
+        failure_class, _, error = str(said).partition(": ")
+        if predicted.get(key, ...) is not None or failure_class not in NO_ANSWER_CLASSES:
+            raise InvalidFile(
+                f"{place}, item {key}: items_without_answer must name an item whose prediction is "
+                f"null and one of {', '.join(sorted(NO_ANSWER_CLASSES))}, not {said!r}"
+            )
+        found[key] = error, failure_class
+    return found
 
 
 def _unscored(entry: JsonMapping, scale: OrdinalScale, place: str) -> Sequence[str]:
@@ -274,23 +299,33 @@ def _experiment(run: PlainRun) -> JsonObject:
 def _written(
     name: Label, rows: Sequence[PlainRow], items: Sequence[str], without: Sequence[str]
 ) -> JsonObject:
-    """Return one participant; a single item without an answer fails the participant.
+    """Return one participant; a single item that was not evaluated fails the participant.
 
     Items ``without`` a score in the corpus were not to be asked.
     """
     by_item = {row.item: row for row in rows}
-    errors = [f"{row.item}: {row.failed}" for row in rows if row.failed is not None]
+    errors = [
+        f"{row.item}: {row.failure_class or 'failed'}: {row.failed}"
+        for row in rows
+        if row.failed is not None and not row.has_no_answer
+    ]
     errors += [
         f"{item}: not asked, the run ended early"
         for item in items
         if item not in (*by_item, *without)
     ]
     ordered = [by_item[item] for item in items if item in by_item]
+    unanswered = {
+        row.item: f"{row.failure_class}: {_one_line([str(row.failed)])}"
+        for row in ordered
+        if row.has_no_answer
+    }
     return {
         "participant_id": name,
         "success": not errors,
         "error": _one_line(errors) if errors else None,
         **({"items_without_score": list(without)} if without else {}),
+        **({_UNANSWERED: unanswered} if unanswered else {}),
         "ground_truth_items": {row.item: row.truth for row in ordered},
         "predicted_items": {
             row.item: None if row.failed is not None else row.prediction for row in ordered

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
+from importlib.resources import files
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
@@ -32,44 +34,16 @@ _ON_THE_SCALE = (
     "screening_sensitivity",
     "screening_specificity",
 )
+_STATED = tomllib.loads((files("krisis.data.phq8") / "task.toml").read_text(encoding="utf-8"))
 TASK = Task(
     name="phq8",
-    question=(
-        "The context is the transcript of an interview. Each case names one symptom. On how many "
-        "days of the two weeks before the interview was the participant bothered by it? Judge "
-        "from what the participant says about themselves in the transcript, and score each "
-        "symptom on its own."
-    ),
-    paraphrase=(
-        "You are shown the transcript of an interview as context, and each case is one symptom. "
-        "For each symptom by itself, say on how many days of the fortnight before the interview it "
-        "bothered the participant, going by what the participant tells of themselves."
-    ),
+    question=_STATED["question"],
+    paraphrase=_STATED["paraphrase"],
     answers=SCORE_MEANINGS,
-    features={
-        "item": FeatureDescription("symptom to score"),
-        "references": FeatureDescription(
-            "scored passages of other people",
-            meaning=(
-                "passages from interviews with other people, each with the score that person got "
-                "for this symptom; they show how to score and say nothing about this participant"
-            ),
-        ),
-    },
-    abstain_when=(
-        "Abstain on a symptom when the transcript does not show how often it was there: the topic "
-        "never came up, the participant would not answer, what is said is about another person or "
-        "another time, no frequency can be told, or statements contradict each other without one "
-        "being taken back."
-    ),
-    aliases={
-        "not at all": 0,
-        "several days": 1,
-        "more than half the days": 2,
-        "nearly every day": 3,
-        "n/a": None,
-        "not applicable": None,
-    },
+    features={name: FeatureDescription(**one) for name, one in _STATED["features"].items()},
+    price=_STATED["price"],
+    policy=tuple(_STATED["policy"]),
+    aliases={**_STATED["aliases"], "n/a": None, "not applicable": None},
     ordered=True,
     groups={"item": "item"},
     default_loss="abs_norm",
@@ -83,26 +57,11 @@ TASK = Task(
     total=TotalScale(n_items=8, max_missing=2, cut_off=10, bands=(5, 10, 15, 20)),
     person="participant",
     unit="item",
-    costs=CostTable.by_distance(
-        SCORE_MEANINGS,
-        too_low=100.0,
-        too_high=50.0,
-        defer=20.0,
-        note=(
-            "Convention: every point that an item is scored too low costs 100, too high 50, and a "
-            "person who asks about the item 20; no study of costs."
-        ),
-    ),
+    costs=CostTable.by_distance(SCORE_MEANINGS, **_STATED["costs"]),
     reply_fields={
-        "evidence_quotes": ReplyField(
-            list[str],
-            "the participant's own words that the score rests on, copied exactly from the "
-            "transcript, at least three words or a whole turn, one quote per passage; an empty "
-            "list when there are none",
-        ),
+        "evidence_quotes": ReplyField(list[str], _STATED["reply"]["evidence_quotes"]),
         "verbalized_confidence": ReplyField(
-            Certainty | None,
-            "how sure you are of this score or of abstaining, from 1 (a guess) to 5 (certain)",
+            Certainty | None, _STATED["reply"]["verbalized_confidence"]
         ),
     },
 )

@@ -35,7 +35,9 @@ class Topic:
 
     ``did`` are predicates in the past tense that fit any person ("lay awake until three"): who,
     when and how often are added. ``says`` hold the frequency themselves, ``well`` says that the
-    symptom is absent; ``more`` and ``fine`` colour the one and the other.
+    symptom is absent; ``more`` and ``fine`` colour the one and the other. ``noun`` names the topic
+    when people come back to it, ``plays_down`` makes light of the symptom, and ``drifts`` lead from
+    it to something else.
     """
 
     ask: Sequence[str]
@@ -44,6 +46,9 @@ class Topic:
     well: Sequence[str]
     more: Sequence[str]
     fine: Sequence[str]
+    noun: Sequence[str]
+    plays_down: Sequence[str]
+    drifts: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Bank:
         topics = {key: Topic(**said) for key, said in phrases["topics"].items()}
         life = phrases["life"]
         names = {name.split()[0] for name in (*life["friend"], *life["town"], *_WEEKDAYS)}
+        names.update(life["proper"])
         return cls(phrases, topics, frozenset(names))
 
 
@@ -112,8 +118,13 @@ class Voice:
         return self.fill(self.bank.phrases[section][kind], **slots)
 
     def asked(self, templates: Sequence[str], **slots: str) -> str:
-        """Fill a question: what is mine to the participant is yours to the interviewer."""
-        return capital(re.sub(r"\bmy\b", "your", self.fill(templates, **slots)))
+        """Fill a question: who is mine to the participant is yours to the interviewer."""
+        people = {**self.life, **self.pick(self.kin)}
+        yours = {
+            name: re.sub(r"^([Mm])y\b", lambda m: "Your" if m[1] == "M" else "your", who)
+            for name, who in people.items()
+        }
+        return capital(self.fill(templates, **{**yours, **slots}))
 
     def often(self, score: int, unit: str) -> str:
         """Say how often, as an adverbial that denotes the score."""
@@ -124,7 +135,7 @@ class Voice:
             return self.fill(phrases[kind][str(score)], **slots)
         first, last = DAYS[score]
         kind = self.pick(
-            ("counted", "counted", "weekly", "halves", "named" if score == 1 else "all_but")
+            (*("counted", "repaired", "weekly", "halves"), "named" if score == 1 else "all_but")
         )
         n_days = self.whole(first, last)
         return self.fill(phrases[kind], **slots, **self._numbers(kind, n_days, score, unit))
@@ -143,7 +154,12 @@ class Voice:
         if kind == "weekly":
             half = self.whole((first + 1) // 2, last // 2)
             return {"times": {1: "once", 2: "twice"}.get(half, f"{_NUMBERS[half]} times")}
-        free = 14 - min(n_days, 13)
+        if kind == "repaired":  # one day too few or too many, put right in the same breath
+            up = n_days == 2 or (n_days < 14 and self.uniform() < 0.5)
+            near = n_days + (1 if up else -1)
+            return {"near": _NUMBERS[near], "n": _NUMBERS[n_days]}
+        # Nobody says "all but seven".
+        free = 14 - min(max(n_days, 9), 13)
         return {
             "n": _NUMBERS[n_days],
             "free": _NUMBERS[free],

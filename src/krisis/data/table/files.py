@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from glob import glob, has_magic
+from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
@@ -52,9 +52,14 @@ class Reading:
 
 
 def paths_of(folder: Path, name: str) -> list[Path]:
-    """Return the files that a name or a pattern stands for, in the order of their names."""
-    if has_magic(name) and not (folder / name).exists():
-        found = sorted(Path(path) for path in glob(str(folder / name), recursive=True))
+    """Return the files that a name or a pattern stands for, in the order of their names.
+
+    Only ``*`` and ``?`` make a pattern: file names have brackets, as in ``visits[1].csv``, and
+    must not stand for the file of other patients when theirs is missing.
+    """
+    if re.search(r"[*?]", name) and not (folder / name).exists():
+        pattern = Path(escape(str(folder))) / name.replace("[", "[[]")
+        found = sorted(Path(path) for path in glob(str(pattern), recursive=True))
         if not found:
             raise InvalidFile(f"no file matches {folder / name}; check source in the YAML file")
         return [existing(inside(folder, path)) for path in found]

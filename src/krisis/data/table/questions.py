@@ -314,6 +314,7 @@ class Question:
             positive=positive,
             groups={name: name for name in self.declaration.groups},
             paraphrase=spec.paraphrase,
+            price=spec.price,
             abstain_when=spec.abstain_when or (_UNSURE if options else Task("").abstain_when),
         )
 

@@ -38,12 +38,13 @@ class ImportOptions(BaseModel):
     failed: str = ""
     id: str = ""
     repeat: str = ""
-    cluster: str = ""
+    patient: str = ""
     should_defer: str = ""
     group: list[str] = []
     answers: str | list[Label] | dict[Label, str] = ""
     ordinal: bool = False
     positive: Label | None = None
+    price: float | None = Field(default=None, gt=0, lt=1)
     abstain_answer: list[str] = []
     empty: Literal["abstained", "no_answer", "unread"] | None = None
     scorer: str = ""

@@ -130,7 +130,7 @@ class _SampleReader:
             "confidence": f"share of the likeliest option (softmax of log-likelihoods{length})"
             if is_choice
             else options.confidence,
-            "patient": options.cluster and f"doc {options.cluster}",
+            "patient": options.patient and f"doc {options.patient}",
             "deferral label": options.should_defer and f"doc {options.should_defer}",
             **{f"group {key}": f"doc {key}" for key in options.group},
         }

@@ -18,10 +18,12 @@ from krisis.execution.imported.base import (
     ImportOptions,
     NotTaken,
     Reading,
+    as_number,
     as_truth,
     class_in,
     without_keys,
 )
+from krisis.execution.imported.frames import rows_of_frame
 from krisis.json_values import JsonMapping, JsonObject
 
 Line = tuple[int, JsonObject | str]  # the number of a line with its values, or what is wrong
@@ -34,17 +36,32 @@ COLUMNS = {
     "failed": "failed",
     "confidence": "confidence",
     "repeat": "number of the asking",
-    "cluster": "patient",
+    "patient": "patient",
     "should_defer": "deferral label",
 }
 
 
 def read_table(path: Path, kind: str, options: ImportOptions) -> Reading:
     """Read a table whose columns the options name."""
+    _require_columns(options)
+    return reading_of(list(_LINES[kind](path)), path, options)
+
+
+def read_frame(frame: object, options: ImportOptions) -> Reading:
+    """Read a table in memory: a pandas, polars or Arrow frame, or a mapping of columns."""
+    _require_columns(options)
+    lines: list[Line] = list(enumerate(rows_of_frame(frame), start=1))
+    return reading_of(lines, Path("the table"), options)
+
+
+def _require_columns(options: ImportOptions) -> None:
     for name in ("truth", "prediction"):
         if not getattr(options, name):
             raise InvalidValue(f"--{name} is missing; name the column that holds it")
-    lines = list(_LINES[kind](path))
+
+
+def reading_of(lines: list[Line], path: Path, options: ImportOptions) -> Reading:
+    """Take the columns that the options name; further numeric columns become signals."""
     if not lines:
         raise InvalidFile(f"{path} has no rows; is it the right file?")
     if options.reader and options.model:
@@ -60,8 +77,12 @@ def read_table(path: Path, kind: str, options: ImportOptions) -> Reading:
     taken_for = {"id": "number of the row"}
     taken_for |= {COLUMNS[name]: f"column {column}" for name, column in used.items()}
     taken_for |= {f"group {column}": f"column {column}" for column in options.group}
-    unused = [column for column in columns if column not in (*used.values(), *options.group)]
+    others = [column for column in columns if column not in (*used.values(), *options.group)]
+    signals = [column for column in others if _is_numeric(lines, column)]
+    unused = [column for column in others if column not in signals]
     notes = [f"columns that were not used: {', '.join(unused)[:300]}"] if unused else []
+    if signals:
+        notes.append(f"numeric columns kept as signals: {', '.join(signals)[:300]}")
     found = Reading([], taken_for, path.stem, "predictions", "imported", notes)
     if options.reader:
         n_rows, lines = len(lines), [line for line in lines if _was_read(line, options)]
@@ -69,8 +90,15 @@ def read_table(path: Path, kind: str, options: ImportOptions) -> Reading:
             raise InvalidFile(f"{path}: {options.reader} has no answer in {options.prediction}")
         found.model = f"reader/{options.reader}"
         found.read = f"{len(lines):,} of {n_rows:,}"
-    found.askings = [_asking(line, options) for line in lines]
+    found.askings = [_asking(line, options, signals) for line in lines]
     return found
+
+
+def _is_numeric(lines: Sequence[Line], column: str) -> bool:
+    """Tell whether a column holds numbers and nothing else, so that it can be a confidence."""
+    cells = [row.get(column) for _, row in lines if isinstance(row, dict)]
+    given = [cell for cell in cells if cell is not None and str(cell).strip()]
+    return bool(given) and all(as_number(cell) is not None for cell in given)
 
 
 def _was_read(line: Line, options: ImportOptions) -> bool:
@@ -83,7 +111,7 @@ def _was_read(line: Line, options: ImportOptions) -> bool:
     return bool(abstained) or (answer is not None and bool(str(answer).strip()))
 
 
-def _asking(line: Line, options: ImportOptions) -> Asking | NotTaken:
+def _asking(line: Line, options: ImportOptions, signals: Sequence[str]) -> Asking | NotTaken:
     number, values = line
     place = f"line {number}"
     if isinstance(values, str):
@@ -100,10 +128,16 @@ def _asking(line: Line, options: ImportOptions) -> Asking | NotTaken:
             abstained=_flag(values, options.abstained, may_be_empty=bool(failure)),
             confidence=values.get(options.confidence) if options.confidence else None,
             values=values,
+            signals=_numbers(values, signals),
             **failure,
         )
     except CannotTake as why:
         return NotTaken(place, str(name or "")[:100], str(why))
+
+
+def _numbers(values: JsonMapping, columns: Sequence[str]) -> JsonObject:
+    found = {column: as_number(values.get(column)) for column in columns}
+    return {column: value for column, value in found.items() if value is not None}
 
 
 def _repeat(values: JsonMapping, column: str) -> int:

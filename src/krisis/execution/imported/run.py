@@ -1,42 +1,47 @@
-"""From a file to a run directory: read, take, score and write with the recorder of every run."""
+"""From a file to a run: read, take, score and write with the recorder of every run."""
 
 from __future__ import annotations
 
 import hashlib
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 from krisis import __version__
 from krisis.answers import AnswerSet
+from krisis.data.task import HEADLINE
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.imported.base import Asking, ImportOptions, Reading
 from krisis.execution.imported.inspect_log import read_inspect_log
 from krisis.execution.imported.lm_eval import read_samples
-from krisis.execution.imported.prediction_table import COLUMNS, read_table
+from krisis.execution.imported.prediction_table import COLUMNS, read_frame, read_table
 from krisis.execution.imported.taking import Taken, take_all
 from krisis.execution.recorder import Opening, Recorder, RunSettings
-from krisis.json_values import dumps, write_text
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.base import Rows
+from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.scoring import score_all
-from krisis.results.account import Imported, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.account import Agreement, Imported, Provenance, RunFacts, Spending, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
-from krisis.results.cases import Cases
-from krisis.results.journal import Place, Spent
+from krisis.results.call_totals import CallTotals
 from krisis.results.repeats import mark_agreement
-from krisis.results.store import Identity
+from krisis.runs.description import Identity
+from krisis.runs.write import RowPlace, StoredCase
 
 _TABLE = {*COLUMNS, "group", "reader"}
-_LOG = {"cluster", "should_defer", "group", "confidence"}
-_OF_ALL = {"confidence_scale", "answers", "ordinal", "positive", "abstain_answer", "empty"} | {
-    *("model", "task", "suite")
-}
+_LOG = {"patient", "should_defer", "group", "confidence"}
+_OF_ALL = {
+    "confidence_scale",
+    "answers",
+    "ordinal",
+    "positive",
+    "price",
+    "abstain_answer",
+    "empty",
+} | {*("model", "task", "suite")}
 # What each format reads with, and the options that it takes.
 FORMATS: dict[str, tuple[Callable[[Path, ImportOptions], Reading], set[str]]] = {
     "inspect": (read_inspect_log, _LOG | _OF_ALL | {"scorer"}),
@@ -67,7 +72,27 @@ def read_file(path: Path, kind: str, options: ImportOptions) -> ReadFile:
     if not path.is_file():
         raise InvalidFile(f"{path} is not a file; name the log or the table to import")
     digest = _sha256(path)
-    reading = read(path, options)
+    files = {path.name: digest}
+    return _taken(read(path, options), options, path, kind, files, _command(path, kind, options))
+
+
+def read_in_memory(frame: object, options: ImportOptions) -> ReadFile:
+    """Take the rows of a table in memory; refuse one of which no row can be taken."""
+    for name in options.given():
+        if name not in _TABLE | _OF_ALL:
+            raise InvalidValue(f"{name} does not go with a table; omit it")
+    path = Path(options.model or "the table")
+    return _taken(read_frame(frame, options), options, path, "frame", {}, "")
+
+
+def _taken(
+    reading: Reading,
+    options: ImportOptions,
+    path: Path,
+    kind: str,
+    files: Mapping[str, str],
+    command: str,
+) -> ReadFile:
     for name in ("model", "task", "suite"):
         setattr(reading, name, getattr(options, name) or getattr(reading, name))
     taken = take_all(reading.askings, options)
@@ -82,10 +107,10 @@ def read_file(path: Path, kind: str, options: ImportOptions) -> ReadFile:
     _refuse_missing_confidence(reading, taken, options)
     imported = Imported(
         format=kind,
-        files={path.name: digest},
+        files=files,
         taken_for=reading.taken_for,
         notes=(*reading.notes, *taken.notes),
-        command=_command(path, kind, options),
+        command=command,
         n_expected=max(reading.n_expected, len(reading.askings)) - taken.n_unread,
         n_read=len(reading.askings) - taken.n_unread,
         n_not_taken=len(taken.not_taken),
@@ -147,23 +172,23 @@ def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
         ordered=options.ordinal,
         positive=positive,
         groups={key: key for key in options.group},
+        price=options.price,
+        metrics=() if options.price is None else HEADLINE,
     )
 
 
 def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
-    """Write the rows as a new run directory, scored."""
-    rows = Rows(read.taken.rows, read.task.answers_to_score())
-    repeats = max((row.metadata.get("sample_index", 0) for row in rows), default=0) + 1
-    agreement = mark_agreement(rows) if repeats > 1 else None
+    """Write the rows as a new run, scored."""
+    rows, repeats, agreement = _rows(read)
     opening, stop = _opening(read, rows, repeats), read.reading.stop
     recorder = Recorder(out)
     recorder.describe(RunSettings(missing=f"it was imported from {read.path.name}"))
     try:
         recorder.begin(opening)
-        recorder.append(_places(len(rows)), rows, Spent())
+        recorder.append(_places(rows), rows, CallTotals())
         if stop is not None:
             recorder.note_stop(stop)
-        _list_not_taken(recorder, read.taken)
+        recorder.note_not_taken([(one.place, one.reason) for one in read.taken.not_taken])
         facts = RunFacts(
             provenance=recorder.signed(_provenance(rows, read.task, repeats)),
             spending=_spending(rows),
@@ -182,13 +207,37 @@ def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
     return result
 
 
+def _rows(read: ReadFile) -> tuple[Rows, int, Agreement | None]:
+    """Return the rows, how often each record was asked, and how far its answers agree."""
+    rows = Rows(read.taken.rows, read.task.answers_to_score())
+    repeats = max((row.metadata.get("sample_index", 0) for row in rows), default=0) + 1
+    return rows, repeats, mark_agreement(rows) if repeats > 1 else None
+
+
+def result_of(
+    read: ReadFile, metrics: Sequence[BaseMetric], options: BootstrapOptions
+) -> BenchmarkResult:
+    """Return the rows as a result in memory, scored; nothing is written."""
+    rows, repeats, agreement = _rows(read)
+    opening = _opening(read, rows, repeats)
+    facts = RunFacts(
+        provenance=replace(_provenance(rows, read.task, repeats), imported=read.imported),
+        spending=_spending(rows),
+        attrition=Attrition.of(rows, read.imported.n_expected),
+        stop=read.reading.stop,
+        agreement=agreement,
+    )
+    found = BenchmarkResult(rows, {}, opening.suite_description, opening.backend_name, facts=facts)
+    return found.scored(metrics or default_benchmark_metrics(read.task.metrics), options)
+
+
 def _opening(read: ReadFile, rows: Rows, repeats: int) -> Opening:
     suite, model, task = read.reading.suite, read.reading.model, read.task
     n_records = len({row.record_id for row in rows})
     identity = Identity(
         suite=suite,
         task=task.name,
-        data=next(iter(read.imported.files.values())),
+        data=next(iter(read.imported.files.values()), ""),
         n_records=n_records,
         repeats=repeats,
         backend={"imported": read.imported.format, "model": model},
@@ -203,20 +252,36 @@ def _opening(read: ReadFile, rows: Rows, repeats: int) -> Opening:
             **({"read": read.reading.read} if read.reading.read else {}),
         },
         model,
-        Cases.of((row.record_id, row.cluster_id, row.ground_truth) for row in rows),
+        cases=[
+            StoredCase(
+                record_id=row.record_id,
+                cluster_id=row.cluster_id,
+                label=row.ground_truth,
+                metadata=row.metadata,
+            )
+            for row in _first_rows(rows).values()
+        ],
+        n_cases=len(rows),
         may_store_features=False,
         imported=read.imported,
     )
 
 
-def _places(n_rows: int) -> Sequence[Place]:
-    return [SimpleNamespace(position=position, record=None) for position in range(n_rows)]
+def _first_rows(rows: Rows) -> dict[str, EvaluationResult]:
+    """Return the first row of every record: what it says of its record goes for all."""
+    found: dict[str, EvaluationResult] = {}
+    for row in rows:
+        found.setdefault(row.record_id, row)
+    return found
 
 
-def _list_not_taken(recorder: Recorder, taken: Taken) -> None:
-    if taken.not_taken and recorder.directory is not None:
-        lines = (dumps(asdict(one), indent=None) + "\n" for one in taken.not_taken)
-        write_text(recorder.directory.not_taken, "".join(lines))
+def _places(rows: Rows) -> list[RowPlace]:
+    """Return where each row belongs; what it says beside its record's first row stays its own."""
+    place = {record_id: at for at, record_id in enumerate(_first_rows(rows))}
+    return [
+        RowPlace(position, place[row.record_id], int(row.metadata.get("sample_index") or 0))
+        for position, row in enumerate(rows)
+    ]
 
 
 def _provenance(rows: Rows, task: TaskFacts, repeats: int) -> Provenance:
@@ -231,7 +296,7 @@ def _provenance(rows: Rows, task: TaskFacts, repeats: int) -> Provenance:
 
 def _spending(rows: Rows) -> Spending:
     """Return what the rows say; how many calls that took is not known."""
-    known = Spending.of(Spent(), rows, elapsed_seconds=0.0)
+    known = Spending.of(CallTotals(), rows, elapsed_seconds=0.0)
     return Spending(
         input_tokens=known.input_tokens,
         output_tokens=known.output_tokens,

@@ -264,7 +264,7 @@ class _Taker:
         return confidence
 
     def _cluster(self, asking: Asking) -> str:
-        key = self._options.cluster
+        key = self._options.patient
         return _name(_value(asking.values, key), key) if key else ""
 
     def _metadata(self, asking: Asking) -> JsonObject:

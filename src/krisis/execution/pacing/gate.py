@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from krisis.backends.retry import LONGEST_RETRY_AFTER_SECONDS
@@ -42,7 +42,7 @@ class Gate:
     Each waits for a slot, then for its share of the budget, and last for pauses and rates, which
     are taken at the moment of sending: what was taken earlier would be used in one burst.
     Slots, pauses and rates are those of the account, which other runs may share.
-    ``on_send`` is told the bound of every call to a provider right before it is sent.
+    ``on_send`` is awaited with the bound of every call to a provider right before it is sent.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Gate:
         max_concurrency: int,
         account: Account | None = None,
         clock: Clock = time.monotonic,
-        on_send: Callable[[float, float], None] | None = None,
+        on_send: Callable[[float, float], Awaitable[None]] | None = None,
     ) -> None:
         self._account = account or Account(limits, max_concurrency=max_concurrency, clock=clock)
         self.concurrency = self._account.concurrency
@@ -72,7 +72,7 @@ class Gate:
             permit = await self._account.let_pass(held, self._stop)
             bound = held.most if asked.n_bytes else Tokens()  # else nobody bills for it
             if asked.n_bytes and self._on_send is not None:
-                self._on_send(*bound)
+                await self._on_send(*bound)
         except BaseException:
             self.budget.give_back(held)
             self.withdraw(asked.then)

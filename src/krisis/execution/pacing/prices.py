@@ -12,12 +12,13 @@ from typing import TypedDict
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.results.journal import Spent
+from krisis.results.call_totals import CallTotals
 from krisis.yaml_values import read_mapping
 
 # All three providers ask half the price for batches (their pages on batches, November 2026); a
 # table of the user's own may say otherwise.
 BATCH_SHARE = 0.5
+HIGHEST_PRICE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,12 @@ class Price:
 
     def __post_init__(self) -> None:
         for value in (self.input_per_million, self.output_per_million):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise InvalidValue(f"a price must be a number of 0 or more, not {value!r}")
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not 0 <= value <= HIGHEST_PRICE:
+                raise InvalidValue(
+                    f"a price must be a number from 0 to {HIGHEST_PRICE:,} dollars per million "
+                    f"tokens, not {value!r}"
+                )
         if self.batch is not None and (
             isinstance(self.batch, bool)
             or not isinstance(self.batch, int | float)
@@ -141,7 +146,7 @@ class Cost(TypedDict, total=False):
     price_per_million_tokens: Mapping[str, float]
 
 
-def cost_of(price: Price | None, spent: Spent) -> Cost:
+def cost_of(price: Price | None, spent: CallTotals) -> Cost:
     """Return the dollars that a run took; where a call did not say, the most it can have taken."""
     if price is None:
         return {}

@@ -34,11 +34,12 @@ _EXCHANGES_PER_PAIR = 40
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
     """What to compare and how; without ``metrics``, all that every run was scored with,
-    but for those that a metric's class wants to be asked for (``compared_unasked``). Those that
-    the task names beside its headline are then described, not tested.
+    but for those that a metric's class wants to be asked for (``compared_unasked``). The headline
+    of the task is then the primary metric, and the others are described, not tested.
 
-    ``primary`` names the metric that is tested alone. ``margin`` asks for non-inferiority: one
-    number for every metric, or one per key in the metric's own units.
+    ``primary`` names another metric that is tested alone; ``metrics`` are adjusted together.
+    ``margin`` is how much worse would not matter: one number for every metric, or one per key in
+    the metric's own units.
     """
 
     metrics: Sequence[BaseMetric | str] = ()
@@ -91,8 +92,16 @@ class MetricDelta(ShortRepr):
     right_compared: float = math.nan
     margin: float | None = None
     non_inferior: bool | None = None
+    margin_verdict: str = ""
     primary: bool = False
     reason: str = ""
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """The two numbers that the difference belongs to; the scores where there is none."""
+        if math.isnan(self.delta):
+            return self.left, self.right
+        return self.left_compared, self.right_compared
 
     def verdict(self, level: float = 0.95) -> str:
         """Say better, worse, different, no significant difference or not comparable."""
@@ -266,9 +275,9 @@ class Comparison:
                 "left": pair.left,
                 "right": pair.right,
                 "key": key,
-                "name": delta.name,
-                "left_value": delta.left,
-                "right_value": delta.right,
+                "name": delta.compared_by or delta.name,
+                "left_value": delta.shown[0],
+                "right_value": delta.shown[1],
                 "delta": delta.delta,
                 "low": delta.interval.low if delta.interval else math.nan,
                 "high": delta.interval.high if delta.interval else math.nan,

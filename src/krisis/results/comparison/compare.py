@@ -25,7 +25,7 @@ from krisis.results.comparison.matching import (
 from krisis.results.comparison.missing import missing_cases
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.intervals import Interval
-from krisis.statistics.paired import non_inferior
+from krisis.statistics.paired import margin_verdict, non_inferior
 
 __all__ = ["CompareOptions", "Comparison", "MetricDelta", "Pair", "compare_runs"]
 
@@ -44,9 +44,7 @@ def compare_runs(
     if not all(run.evaluation_results for run in runs.values()):
         return _with_margins(_unpaired(runs, stored, chosen))
     metrics, left_out = _metrics(stored, chosen)
-    primary = _primary(metrics, chosen.primary)
-    tested = _tested(runs, metrics, chosen) | ({primary} if primary else set())
-    return _with_margins(_paired(runs, metrics, chosen, left_out=left_out, tested=tested))
+    return _with_margins(_paired(runs, metrics, chosen, left_out=left_out))
 
 
 def _metrics(
@@ -91,16 +89,23 @@ def _unasked(scores: MetricScores, primary: str | None = None) -> list[str]:
     return family or [score.identifier for score in scores.values()]
 
 
-def _tested(
+def _hypotheses(
     runs: Mapping[str, BenchmarkResult], metrics: Sequence[BaseMetric], options: CompareOptions
-) -> set[str]:
-    """Return the metrics that share the tests: those that are named, else all but those that the
-    task names beside its headline, which are described. More tests make each of them weaker.
+) -> tuple[str | None, set[str]]:
+    """Return the metric that is tested alone, and all that are tested.
+
+    One question is asked at its full level: that of the primary metric, else the headline of the
+    task, or the first metric where no task names one. The others are described, unless they are
+    named: every further test makes each of them weaker.
     """
-    tasks = [run.provenance.task_facts for run in runs.values()]
-    described = {key for task in tasks if task and not options.metrics for key in task.metrics[1:]}
-    chosen = [metric.identifier for metric in metrics if metric.key not in described]
-    return set(chosen or [metric.identifier for metric in metrics])
+    primary = _primary(metrics, options.primary)
+    tested = {metric.identifier for metric in metrics} if options.metrics else set()
+    if primary is None and not options.metrics:
+        tasks = [run.provenance.task_facts for run in runs.values()]
+        headlines = [task.metrics[0] for task in tasks if task and task.metrics]
+        of_task = [metric for metric in metrics if metric.key in headlines[:1]]
+        primary = (of_task or list(metrics))[0].identifier
+    return primary, tested | ({primary} if primary else set())
 
 
 def _unscored(metric: BaseMetric) -> MetricScore:
@@ -120,7 +125,6 @@ def _paired(
     options: CompareOptions,
     *,
     left_out: Mapping[str, str],
-    tested: set[str],
 ) -> Comparison:
     # Two runs are read by their difference, more of them side by side as well.
     intervals = BootstrapOptions(level=options.level) if len(runs) > 2 else None
@@ -130,7 +134,7 @@ def _paired(
     keys = {name: RowKeys.by(name, run.evaluation_results) for name, run in runs.items()}
     n_pairs = math.comb(len(runs), 2)
     exchanges = Exchanges(options.n_exchanges(n_pairs), options.seed, options.level)
-    primary = _primary(metrics, options.primary)
+    primary, tested = _hypotheses(runs, metrics, options)
     pairs, n_drawn = [], exchanges.n
     forms = {metric.identifier: _form_of(metric) for metric in metrics}
     described = {name: form for name, form in forms.items() if name not in tested}
@@ -145,15 +149,22 @@ def _paired(
             else score_all(metrics, table)
             for name, table in zip(two, both, strict=True)
         ]
-        found, n_drawn = paired_differences(*both, family, exchanges=exchanges, primary=primary)
+        found, n_drawn = paired_differences(
+            *both,
+            family,
+            exchanges=exchanges,
+            primary=primary,
+            joint=True,
+            n_comparisons=n_pairs,
+        )
         if described:
-            found |= paired_differences(*both, described, exchanges=exchanges, primary=None)[0]
+            found |= paired_differences(*both, described, exchanges=exchanges)[0]
         deltas = {
             metric.identifier: _delta(
                 metric,
                 (here[0][metric.label], here[1][metric.label]),
                 found.get(metric.identifier),
-                n_pairs=n_pairs if metric.identifier in tested else None,
+                tested=metric.identifier in tested,
                 primary=metric.identifier == primary,
             )
             for metric in metrics
@@ -197,10 +208,10 @@ def _delta(
     scores: tuple[MetricScore, MetricScore],
     found: PairedDifference | None,
     *,
-    n_pairs: int | None,
+    tested: bool,
     primary: bool,
 ) -> MetricDelta:
-    """Return the difference in one metric; without a number of pairs it is not tested."""
+    """Return the difference in one metric, with its p-values where it is tested."""
     left, right = scores
     delta = MetricDelta(
         metric.key, metric.label, metric.direction, left.value, right.value, primary=primary
@@ -218,15 +229,9 @@ def _delta(
         left_compared=found.left,
         right_compared=found.right,
     )
-    if n_pairs is None:
+    if not tested:
         return described
-    # Pairs are adjusted by their number (Bonferroni), on top of the joint test of the metrics.
-    return replace(
-        described,
-        p_value=found.p_value,
-        p_adjusted=min(1.0, n_pairs * found.p_adjusted),
-        test=PERMUTATION,
-    )
+    return replace(described, p_value=found.p_value, p_adjusted=found.p_adjusted, test=PERMUTATION)
 
 
 def _with_margins(comparison: Comparison) -> Comparison:
@@ -237,6 +242,7 @@ def _with_margins(comparison: Comparison) -> Comparison:
                 continue
             delta.margin = margin
             delta.non_inferior = non_inferior(delta.interval, margin, delta.direction)
+            delta.margin_verdict = margin_verdict(delta.interval, margin, delta.direction)
     return comparison
 
 

@@ -54,7 +54,7 @@ def heading(comparison: Comparison) -> str:
     if not comparison.paired:
         unpaired = (
             "UNPAIRED: at least one file holds scores but no rows, so the runs are compared as if "
-            "they had no case in common. Name full results or run directories for a paired test."
+            "they had no case in common. Name full results or runs for a paired test."
         )
         return "\n".join([unpaired, *about])
     bases = {pair.basis for pair in comparison.pairs}
@@ -150,7 +150,7 @@ def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table
     table.add_column("verdict")
     with_margin = comparison.options.margin is not None
     if with_margin:
-        table.add_column("non-inferior")
+        table.add_column("within the margin")
     for delta in pair.deltas.values():
         figures = dict(zip(_COLUMNS, delta_cells(delta), strict=True))
         cells = [figures[name] for name in columns]
@@ -167,10 +167,9 @@ def pair_interval_heading(pair: Pair) -> str:
 
 
 def row_name(delta: MetricDelta) -> str:
-    """Name a metric, marked where it is compared by another number or tested alone."""
-    return (
-        delta.name + (" *" if delta.compared_by else "") + (" (primary)" if delta.primary else "")
-    )
+    """Name the number that is compared, marked where it is not the score, or tested alone."""
+    name = f"{delta.compared_by} *" if delta.compared_by else delta.name
+    return name + (" (primary)" if delta.primary else "")
 
 
 def delta_cells(delta: MetricDelta) -> list[str]:
@@ -180,8 +179,7 @@ def delta_cells(delta: MetricDelta) -> list[str]:
     if interval is not None and not math.isnan(interval.low):
         bounds = f"{interval.low:+.4f} to {interval.high:+.4f}"
     return [
-        figure(delta.left),
-        figure(delta.right),
+        *map(figure, delta.shown),
         figure(delta.delta, signed=True),
         bounds,
         p_words(delta.p_value),
@@ -212,10 +210,10 @@ def p_words(p_value: float) -> str:
 
 
 def margin_words(delta: MetricDelta) -> str:
-    """Say whether right is shown not to be worse than left by more than the margin."""
+    """Say how right compares to left, given how much worse would not matter."""
     if delta.margin is None or delta.non_inferior is None:
         return "–"
-    return f"{'yes' if delta.non_inferior else 'not shown'} (margin {delta.margin:g})"
+    return f"{delta.margin_verdict} (margin {delta.margin:g})"
 
 
 def change_lines(pair: Pair) -> Iterator[str]:
@@ -240,8 +238,8 @@ def not_tested(comparison: Comparison) -> str:
     if not tested or not shown:
         return ""
     return (
-        f"Not tested: {', '.join(shown)}. The task names them beside its headline; each interval "
-        "is for that metric alone. To test one, name it with --metric or --primary."
+        f"Not tested: {', '.join(shown)}. Their intervals are not adjusted for each other. To test "
+        "a metric, name it with --metric or --primary."
     )
 
 
@@ -270,15 +268,19 @@ def closing_lines(comparison: Comparison) -> Iterator[str]:
     described = not_tested(comparison)
     if described:
         yield described
-    n_tested = len({delta.name for delta in deltas if delta.test and not delta.primary})
-    if any(delta.test for delta in deltas):
+    tests = [delta for delta in deltas if delta.test]
+    if tests:
+        n_tested = len({delta.name for delta in tests if not delta.primary})
+        primary = {delta.name: None for delta in tests if delta.primary}
+        parts = [f"{name} is tested alone" for name in primary]
+        if n_tested:
+            parts.append(f"{n_tested} metrics are adjusted together by max-T")
+        if len(comparison.pairs) > 1:
+            parts.append(f"all for {len(comparison.pairs)} pairs")
         yield (
             f"\nTest: paired permutation by patient ({comparison.n_permutations:,} permutations, "
-            "studentised); intervals and p-values come from the same test. Adjusted p: max-T over "
-            f"the {n_tested} metrics tested"
-            + (", times the number of pairs" if len(comparison.pairs) > 1 else "")
-            + "; a primary metric is tested alone. No significant difference does not mean equal: "
-            "use --margin to show that."
+            f"studentised); {', '.join(parts)}. Interval and verdict of a tested metric have the "
+            "same level. No significant difference does not mean equal: use --margin to show that."
         )
 
 

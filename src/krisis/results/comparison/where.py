@@ -197,9 +197,10 @@ def where_they_differ(
     columns = [
         (*key, figure, rows) for key, rows in (everyone | tested).items() for figure in figures
     ]
-    found = _inference(tables, [(figures[figure], rows) for *_, figure, rows in columns], exchanges)
+    sides = [(figures[figure], rows) for *_, figure, rows in columns]
+    found = _inference(tables, sides, exchanges, n_pairs)
     differences = [
-        _difference(left, key, figures[key[2]], rows, (found, place, n_pairs))
+        _difference(left, key, figures[key[2]], rows, (found, place))
         for place, (*key, rows) in enumerate(columns)
     ]
     overall = {one.figure: one for one in differences if one.heading == EVERYWHERE}
@@ -238,6 +239,7 @@ def _inference(
     tables: tuple[Table, Table],
     columns: Sequence[tuple[tuple[BoolArray, BoolArray], BoolArray]],
     exchanges: Exchanges,
+    n_pairs: int,
 ) -> PairedGroups:
     left, right = tables
     discordant = verdicts(left) != verdicts(right)
@@ -246,7 +248,9 @@ def _inference(
         PairedGroup(b.astype(np.float64) - a, rows, floors[id(rows)]) for (a, b), rows in columns
     ]
     drawn = {"n_draws": exchanges.n, "seed": exchanges.seed}
-    return paired_groups(groups, left.pools.code, **drawn, level=exchanges.level)
+    return paired_groups(
+        groups, left.pools.code, **drawn, level=exchanges.level, n_comparisons=n_pairs
+    )
 
 
 def _floors(
@@ -268,9 +272,9 @@ def _difference(
     key: Sequence[str],
     sides: tuple[BoolArray, BoolArray],
     rows: BoolArray,
-    found: tuple[PairedGroups, int, int],
+    found: tuple[PairedGroups, int],
 ) -> GroupDifference:
-    test, place, n_pairs = found
+    test, place = found
     left, right = (float(side[rows].mean()) for side in sides)
     return GroupDifference(
         *key,
@@ -283,7 +287,7 @@ def _difference(
         gap=float(test.gap.difference[place]),
         gap_interval=test.gap.interval(place),
         p_value=float(test.gap.p_value[place]),
-        p_adjusted=min(1.0, n_pairs * float(test.gap.adjusted_p_value[place])),
+        p_adjusted=float(test.gap.adjusted_p_value[place]),
     )
 
 

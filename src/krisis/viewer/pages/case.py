@@ -17,7 +17,6 @@ from krisis.results.base import TaskFacts
 from krisis.results.report_tables import answer_words, risk_sentence
 from krisis.results.rows import row_to_dict
 from krisis.viewer.catalogue import Catalogue, LoadedRun
-from krisis.viewer.indexing import BeingIndexed
 from krisis.viewer.page import Page
 from krisis.viewer.pages.cases import case_line, queue_of, tone_of
 from krisis.viewer.row_index import RowFilter
@@ -237,26 +236,19 @@ def _facts(row: EvaluationResult) -> list[tuple[str, object]]:
 
 
 def _others(catalogue: Catalogue, run: LoadedRun, record_id: str, position: int) -> JsonObject:
-    """Return what runs over the same data answered to the record, this run's askings first.
-
-    ``others_being_indexed`` are long runs whose answers cannot be told yet.
-    """
+    """Return what runs over the same data answered to the record, this run's askings first."""
     others: list[JsonObject] = []
-    waiting: list[str] = []
     same = [run.name, *_runs_on_same_data(catalogue, run)] if record_id else []
     for name in same[: MOST_OTHERS + 1]:
         try:
             other = catalogue.load(name)
-        except BeingIndexed as wait:
-            waiting += [] if wait.job.problem else [name]
-            continue
         except (KrisisError, OSError):  # its own page says what is wrong with it
             continue
         for found in other.select(RowFilter(record=record_id))[:MOST_OTHERS]:
             if (name, int(found)) != (run.name, position):
                 line = case_line(other, int(found))
                 others.append({"run": name, "model": other.result.backend_name or name, **line})
-    return {"others": others, "others_being_indexed": waiting}
+    return {"others": others}
 
 
 def _runs_on_same_data(catalogue: Catalogue, run: LoadedRun) -> Iterator[str]:

@@ -15,7 +15,6 @@ from krisis.errors import KrisisError, UnknownName
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.base import MetricScore
 from krisis.outcomes import OUTCOMES
-from krisis.results.journal_reading import SoFar
 from krisis.results.report_tables import has_no_disease
 from krisis.results.side_by_side import (
     BESIDE_HEADLINE,
@@ -24,6 +23,7 @@ from krisis.results.side_by_side import (
     cell_dict,
     metric_cell,
 )
+from krisis.runs.read import Progress
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.entries import ARTEFACTS, Entry, artefacts_in, signature
 from krisis.viewer.page import Page, choice_of, text_of, whole_of
@@ -140,8 +140,8 @@ def progress_page(catalogue: Catalogue, name: str) -> Page:
     return Page("progress.html", f"Progress · {name}", content)
 
 
-def _took(so_far: SoFar, n_left: int) -> JsonObject:
-    spent, rate = so_far.spent, so_far.per_minute
+def _took(so_far: Progress, n_left: int) -> JsonObject:
+    spent, rate = so_far.totals, so_far.per_minute
     n_input, n_output = spent.paid_tokens
     return {
         "failures": dict(so_far.failures),

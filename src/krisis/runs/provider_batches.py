@@ -1,22 +1,18 @@
-"""What a journal says of provider batches: which were submitted and collected, what is left.
+"""Provider batches of a run: which were submitted and collected, and what is left of them.
 
 A *batch* is the records that share one call; a *provider batch* is many such calls that a provider
-takes at once and answers within a day. Lines of the kind ``provider_batch`` tell its life::
-
-    intended    before it is submitted: its marker, its requests and the most that each can take
-    submitted   the name that the provider gave it
-    closed      it needs no more attention; ``again`` lists the requests that it left without a row
-
-Requests are rows of numbers: positions, most input and output tokens, and what came before.
+takes at once and answers within a day. One is kept before it is submitted, with its marker, its
+requests and the most that each can take; when the provider has given it a name; and when it needs
+no more attention, with the requests that it left without a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from krisis.json_values import JsonObject, JsonValue
+from krisis.json_values import JsonValue
 
 # Ends of a provider batch after which nobody is charged for any of its requests.
 NOT_CHARGED = ("not_submitted", "failed")
@@ -43,7 +39,7 @@ class BatchRequest(NamedTuple):
 
     @classmethod
     def read(cls, content: JsonValue) -> BatchRequest:
-        """Read a request of a journal line."""
+        """Read a request as a run file holds it."""
         positions, most_input, most_output, n_rounds, n_malformed, is_part = content
         figures = int(most_input), int(most_output), int(n_rounds), int(n_malformed)
         return cls(tuple(map(int, positions)), *figures, bool(is_part))
@@ -51,9 +47,10 @@ class BatchRequest(NamedTuple):
 
 @dataclass(slots=True)
 class ProviderBatch:
-    """A provider batch as the journal knows it; without a ``batch_id`` it may not exist.
+    """A provider batch as the run file knows it; without a ``batch_id`` it may not exist.
 
-    ``dialect`` is the reply format that its requests ask for.
+    ``number`` counts the provider batches of the run; ``dialect`` is the reply format that its
+    requests ask for; ``again`` are the requests that it left without a row when it was closed.
     """
 
     marker: str
@@ -62,23 +59,16 @@ class ProviderBatch:
     intended_at: float
     batch_id: str = ""
     end: str = ""
+    again: tuple[BatchRequest, ...] = ()
+    number: int = 0
 
     def key(self, index: int) -> str:
         """Name a request; the provider gives the name back with its result."""
         return f"{self.marker}-{index}"
 
-    def line(self, event: str, **facts: JsonValue) -> JsonObject:
-        """Return the journal line of an event."""
-        return {"kind": "provider_batch", "marker": self.marker, "event": event, **facts}
-
-    def intended(self) -> JsonObject:
-        """Return the line that comes before the submission."""
-        facts = {"dialect": self.dialect, "intended_at": self.intended_at}
-        return self.line("intended", **facts, requests=list(map(list, self.requests)))
-
 
 class Sent(NamedTuple):
-    """Calls and the most that they can take, as a line adds or takes back."""
+    """Calls and the most that they can take."""
 
     n_calls: int = 0
     most_input: int = 0
@@ -92,38 +82,30 @@ class ProviderBatchLog:
     batches: dict[str, ProviderBatch] = field(default_factory=dict)
     again: dict[tuple[int, ...], BatchRequest] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, batches: Iterable[ProviderBatch]) -> ProviderBatchLog:
+        """Return the log of provider batches in the order in which they were made.
+
+        A request is handed to another provider batch only after the one before it was closed.
+        """
+        log = cls()
+        for batch in sorted(batches, key=lambda batch: batch.number):
+            log.batches[batch.marker] = batch
+            for request in batch.requests:
+                log.again.pop(request.positions, None)
+            log.again |= {request.positions: request for request in batch.again}
+        return log
+
     @property
     def open(self) -> list[ProviderBatch]:
         """Return the provider batches that are not closed."""
         return [batch for batch in self.batches.values() if not batch.end]
 
-    def take(self, line: JsonObject) -> Sent:
-        """Add a line; lines that appear twice count once."""
-        marker, event = str(line["marker"]), line["event"]
-        known = self.batches.get(marker)
-        if event == "intended":
-            requests = tuple(map(BatchRequest.read, line["requests"]))
-            if known is not None:
-                return Sent()
-            made = ProviderBatch(marker, requests, line["dialect"], float(line["intended_at"]))
-            self.batches[marker] = made
-            for request in requests:
-                self.again.pop(request.positions, None)
-            return _sum(requests)
-        if known is None:
-            raise ValueError(marker)
-        if event == "submitted":
-            known.batch_id = str(line["batch_id"])
-            return Sent()
-        return self._close(known, line)
-
-    def _close(self, known: ProviderBatch, line: JsonObject) -> Sent:
-        left = tuple(map(BatchRequest.read, line["again"]))
-        was_open, known.end = not known.end, str(line["end"])
-        self.again |= {request.positions: request for request in left}
-        if was_open and known.end in NOT_CHARGED:
-            return Sent(*(-count for count in _sum(known.requests)))
-        return Sent()
+    @property
+    def sent(self) -> Sent:
+        """Return the requests of all provider batches that somebody can be charged for."""
+        charged = (one for one in self.batches.values() if one.end not in NOT_CHARGED)
+        return _sum([request for batch in charged for request in batch.requests])
 
     def pending(self, rows: Mapping[int, object]) -> Sent:
         """Return what open provider batches can still take for records without a row."""

@@ -1,0 +1,182 @@
+"""Where run files are, what they may be read or written through, and who writes them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from krisis.errors import InvalidFile, RunConflict
+from krisis.json_values import JsonValue
+from krisis.runs.schema import SIDE_FILES, SUFFIX
+
+# File systems on disks of this machine. WAL needs memory shared by all processes that open the
+# file, which a network file system accepts and then corrupts the file; what is not known counts as
+# a network.
+_LOCAL = (
+    *("apfs", "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfs", "jfs", "ntfs"),
+    *("ntfs3", "overlay", "ramfs", "reiserfs", "tmpfs", "ufs", "vfat", "xfs", "zfs"),
+)
+_ATTEMPTS, _PAUSE_SECONDS = 5, 0.02  # somebody may just be looking whether it is locked
+
+
+def side_files(path: Path) -> list[Path]:
+    """Return the files beside a run file that belong to it, as far as there are any."""
+    found = (path.with_name(path.name + suffix) for suffix in SIDE_FILES)
+    return [one for one in found if os.path.lexists(one)]
+
+
+def has_unmerged(path: Path) -> bool:
+    """Say whether part of a run is still in a file of its own beside it."""
+    return any(one.name.endswith(("-wal", "-journal")) for one in side_files(path))
+
+
+def refuse_links(path: Path, *, may_be_missing: bool = False) -> None:
+    """Refuse a run file that is, or has beside it, a link or a device: nothing goes through one."""
+    own = [] if may_be_missing and not os.path.lexists(path) else [path]
+    try:
+        for one in (*own, *side_files(path)):
+            if not stat.S_ISREG(one.lstat().st_mode):
+                raise InvalidFile(
+                    f"{one} is a link or a device, and krisis reads and writes no run through one; "
+                    "put a copy in its place"
+                )
+    except OSError as error:
+        raise InvalidFile(f"{error.filename or path} cannot be read: {error.strerror}") from None
+
+
+def is_run_file(path: Path) -> bool:
+    """Say whether a path is named as a run file and is one, links not followed."""
+    with suppress(OSError):
+        return path.suffix == SUFFIX and stat.S_ISREG(path.lstat().st_mode)
+    return False
+
+
+def is_local(path: Path) -> bool:
+    """Say whether a folder is on a disk of this machine; what is not known is not."""
+    try:
+        asked = _IS_LOCAL.get(sys.platform)
+        return asked is not None and asked(path.resolve())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return False
+
+
+def _is_local_on_windows(path: Path) -> bool:
+    windows: JsonValue = ctypes  # whose types are known on Windows alone
+    kind: int = windows.windll.kernel32.GetDriveTypeW(path.anchor)
+    return kind in (2, 3, 6)  # removable, fixed, in memory
+
+
+def _is_local_on_macos(path: Path) -> bool:
+    listed = subprocess.run(["/sbin/mount"], capture_output=True, text=True, check=True)
+    return "local" in _mounted(path, listed.stdout)
+
+
+def _linux_type(path: Path) -> str:
+    """Return the type of the file system that a folder is on."""
+    best, kind = -1, ""
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        before, _, after = line.partition(" - ")
+        mount = Path(before.split()[4].encode().decode("unicode_escape"))
+        if path.is_relative_to(mount) and len(mount.parts) >= best:
+            best, kind = len(mount.parts), after.split()[0]
+    return kind
+
+
+def _mounted(path: Path, listed: str) -> list[str]:
+    """Return the properties of the volume that a folder is on, as ``mount`` lists them."""
+    best, found = -1, ""
+    for line in listed.splitlines():
+        place, _, properties = line.partition(" on ")[2].rpartition(" (")
+        if path.is_relative_to(place) and len(Path(place).parts) >= best:
+            best, found = len(Path(place).parts), properties.rstrip(")")
+    return found.split(", ")
+
+
+_IS_LOCAL: dict[str, Callable[[Path], bool]] = {
+    "linux": lambda path: _linux_type(path) in _LOCAL,
+    "win32": _is_local_on_windows,
+    "darwin": _is_local_on_macos,
+}
+
+
+class WriterLock:
+    """Holds a run file for this process; the system releases it however the process ends.
+
+    The lock is a file beside the run, and is removed with the lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        refuse_links(path, may_be_missing=True)
+        self._lock = FileLock(lock_file(path), mode=0o600)
+        for _ in range(_ATTEMPTS):
+            with suppress(Timeout):
+                self._lock.acquire(blocking=False)
+                if lock_file(path).exists():
+                    return
+                self._lock.release()  # another process removed the file before it was locked here
+                continue
+            time.sleep(_PAUSE_SECONDS)
+        raise RunConflict(
+            f"{path} is being written by another process{writer_of(path)}; wait for it to end, or "
+            "stop it, then resume"
+        )
+
+    def release(self) -> None:
+        """Remove the file and release the lock."""
+        with suppress(OSError):  # on Windows an open file cannot be removed
+            Path(self._lock.lock_file).unlink(missing_ok=True)
+        self._lock.release()
+
+
+def lock_file(path: Path) -> Path:
+    """Return the place of the lock of a run file."""
+    return path.with_name(path.name + "-lock")
+
+
+def is_written(path: Path) -> bool:
+    """Say whether a process holds a run file at this moment; nothing is left in the folder."""
+    if not lock_file(path).exists():
+        return False
+    lock = FileLock(lock_file(path), mode=0o600)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return True
+    except OSError:  # a folder that cannot be written
+        return False
+    with suppress(OSError):
+        lock_file(path).unlink(missing_ok=True)  # left by a process that died
+    lock.release()
+    return False
+
+
+def writer_of(path: Path) -> str:
+    """Say who wrote a run file last, in brackets; "" where that is not known."""
+    with (
+        suppress(sqlite3.Error, TypeError),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection,
+    ):
+        pid, host, started_at = connection.execute(
+            "SELECT pid, host, started_at FROM sessions ORDER BY id DESC LIMIT 1"
+        ).fetchone()
+        since = datetime.fromtimestamp(started_at, UTC).isoformat(timespec="seconds")
+        return f" (pid {pid} on {host}, since {since})"
+    return ""
+
+
+def is_own(path: Path) -> bool:
+    """Say whether a file belongs to this user; where files have no such owner, it does."""
+    if sys.platform == "win32":
+        return True
+    return path.stat().st_uid == os.geteuid()

@@ -1,0 +1,857 @@
+"""Reading a run file, which may be anybody's, damaged, or still being written.
+
+Nothing in a file is run, nothing is written through a link, and the file of somebody else is never
+opened for writing. What a page or a command needs::
+
+    with open_run(path) as run:            # one connection; open one per request, keep none
+        run.description                    # RunDescription: what was asked for, provenance
+        run.n_rows, run.n_plain            # rows that exist; positions below n_plain are plain
+        run.progress()                     # Progress: outcomes, failures, usage, rate, cost
+        run.select(sql, *values)           # lines of a SELECT: filters, sorting, paging are SQL
+        run.columns("rows", ["confidence", "outcome"], where="outcome = ?", values=("answered",))
+                                           # the same as NumPy arrays, by column
+        run.row(position)                  # one EvaluationResult, or None
+        run.rows(start, below)             # many, in order
+        run.case(position)                 # CaseOf: ids, metadata, features and context of a row
+        run.text(number)                   # a prompt, reply or context by its number in ``rows``
+        run.not_taken(), run.ledger()      # rows an import left out; decisions taken on the run
+        run.contents()                     # RunContents: everything that a resume or a score needs
+        run.rows_hash                      # tells two states of a run apart
+        run.left_out                       # Counter: lines of each table that cannot be believed
+        run.damage                         # one sentence about it, "" where nothing is damaged
+
+Tables and columns are those of `schema` (``docs/reference/run-file.md``); ``position`` numbers the
+askings and ``case_position`` their cases. `select` and `columns` do not verify checksums; `row`,
+`rows`, `case`, `text` and `contents` do, and leave out what does not fit. `open_run` looks through
+the structure of the file once; a page that has seen this state of the file (`state_of`) may open
+it with ``checked=True``.
+"""
+
+# SQL is put together from the names of the schema.
+# ruff: noqa: S608
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from krisis.errors import InvalidFile, InvalidValue, KrisisError
+from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue, open_private
+from krisis.metrics.base import EvaluationResult
+from krisis.outcomes import OUTCOMES
+from krisis.results.artefacts import refused
+from krisis.results.call_totals import CallTotals
+from krisis.results.stops import STOP_CAUSES, StopCause
+from krisis.runs.description import RunDescription
+from krisis.runs.places import has_unmerged, is_own, is_written, refuse_links
+from krisis.runs.provider_batches import BatchRequest, ProviderBatch, ProviderBatchLog
+from krisis.runs.schema import (
+    APPLICATION_ID,
+    MAJOR,
+    SUFFIX,
+    TABLES,
+    Checksums,
+    Value,
+    columns,
+    read_only,
+    text_id,
+)
+from krisis.runs.write import RowPlace, asked_metadata, hash_of, recover
+
+_HEADER = b"SQLite format 3\0"
+_N_HEADER = 100
+# How many of the last finished batches the rate of a run is taken from.
+_N_OF_RATE = 50
+_PRICES = ("input_per_million", "output_per_million")
+_TEXT, _WHOLE, _NUMBER = (str,), (int,), (float, int)
+_OR_NONE = (type(None),)
+_ROW_TYPES: dict[str, tuple[type, ...]] = {
+    "position": _WHOLE,
+    "case_position": _WHOLE,
+    "repeat": _WHOLE,
+    "perturbation": _TEXT,
+    "outcome": _TEXT,
+    "prediction": (int, str, float, *_OR_NONE),
+    "truth": (int, str),
+    "abstained": _WHOLE,
+    "confidence": (*_NUMBER, *_OR_NONE),
+    "input_tokens": (int, *_OR_NONE),
+    "output_tokens": (int, *_OR_NONE),
+    "total_tokens": (int, *_OR_NONE),
+    "latency_seconds": (*_NUMBER, *_OR_NONE),
+    "model": _TEXT,
+    "finish_reason": _TEXT,
+    "failure_class": _TEXT,
+    "error": (str, *_OR_NONE),
+    "prompt_mode": _TEXT,
+    "prompt": (int, *_OR_NONE),
+    "reply": (int, *_OR_NONE),
+    "signals": (str, *_OR_NONE),
+    "metadata": (str, *_OR_NONE),
+}
+_ALLOWED_TYPES = tuple(frozenset(kinds) for kinds in _ROW_TYPES.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOf:
+    """The record behind a row; features are None where the run does not keep them."""
+
+    record_id: str
+    cluster_id: str
+    content_hash: str
+    metadata: JsonMapping
+    features: JsonObject | None
+    context: str
+
+
+@dataclass(slots=True)
+class RunContents:
+    """What a run holds: the row of every position, and the totals of all sessions.
+
+    ``stop`` is why the last session ended early; it is None while that session goes on, after it
+    reached its last record, and after it was killed. ``damaged`` are positions of rows that are
+    there and cannot be believed.
+    """
+
+    rows: dict[int, EvaluationResult] = field(default_factory=dict)
+    totals: CallTotals = field(default_factory=CallTotals)
+    elapsed_seconds: float = 0.0
+    stop: StopCause | None = None
+    provider_batches: ProviderBatchLog = field(default_factory=ProviderBatchLog)
+    damaged: list[int] = field(default_factory=list)
+
+    def in_order(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
+        """Return the rows of these positions in the order of the records."""
+        return [self.rows[position] for position in sorted(self.rows) if start <= position < below]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run has come to; ``per_minute`` is how many records end in a minute.
+
+    ``cost`` is in dollars, and the most that it can be where a call did not say what it took
+    (``cost_is_bound``); None where the price is not known.
+    """
+
+    outcomes: Mapping[str, int]
+    failures: Mapping[str, int]
+    totals: CallTotals
+    per_minute: float | None
+    cost: float | None
+
+    @property
+    def cost_is_bound(self) -> bool:
+        """Say whether the cost is the most that it can be."""
+        return self.cost is not None and self.totals.n_calls_without_usage > 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredScores:
+    """What a session computed from the rows of this hash, with this version of krisis."""
+
+    rows_hash: str
+    version: str
+    facts: JsonObject
+    scores: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision that was taken on the rows of this hash."""
+
+    at: str
+    kind: str
+    rows_hash: str
+    question: JsonObject
+    answer: str
+
+
+class RunFile:
+    """A run file that is open for reading; see the module for what it offers."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, copy: Path | None) -> None:
+        self.path = path
+        self._left_out: defaultdict[str, set[Value]] = defaultdict(set)
+        self.is_broken = False
+        self._connection, self._copy = connection, copy
+        self._known_types: set[tuple[type, ...]] = set()
+        self._cases: dict[int, tuple[str, str, JsonMapping] | None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file, and remove the private copy of somebody else's."""
+        self._connection.close()
+        if self._copy is not None:
+            shutil.rmtree(self._copy, ignore_errors=True)
+
+    @cached_property
+    def description(self) -> RunDescription:
+        """What was asked for and where it comes from."""
+        found = self._fetched("SELECT key, value, checksum FROM run ORDER BY key")
+        run_id = next((line[1] for line in found if line[0] == "run_id"), None)
+        try:
+            name = json.loads(run_id)  # type: ignore[arg-type]
+            checksums = Checksums(str(name))
+            content = {
+                str(line[0]): json.loads(line[1])  # type: ignore[arg-type]
+                for line in found
+                if checksums.fits("run", line)
+            }
+        except (TypeError, ValueError, RecursionError):
+            content = {}
+        if not content or len(content) < len(found):
+            raise self._cannot_be_read("what it says of itself is damaged")
+        return RunDescription.of(content, str(self.path))
+
+    @property
+    def n_plain(self) -> int:
+        """Return how many positions ask a record as it is; all others follow them."""
+        return self.description.n_plain
+
+    @property
+    def n_rows(self) -> int:
+        """Return how many rows there are, without a look at their checksums."""
+        return int(self._fetched("SELECT count(*) FROM rows")[0][0])  # type: ignore[arg-type]
+
+    @property
+    def is_live(self) -> bool:
+        """Say whether a process is writing the run."""
+        return is_written(self.path)
+
+    @cached_property
+    def rows_hash(self) -> str:
+        """The hash of settings, cases and rows: by it, two states of a run are told apart."""
+        tables = (("run", "key"), ("cases", "position"), ("rows", "position"))
+        return hash_of(
+            line[0] if isinstance(line[0], bytes) else b""
+            for table, key in tables
+            for line in self._fetched(f"SELECT checksum FROM {table} ORDER BY {key}")
+        )
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """Return how many lines of each table could not be believed, of those read so far."""
+        return Counter({table: len(keys) for table, keys in self._left_out.items()})
+
+    @property
+    def damage(self) -> str:
+        """Say in one sentence what of the file could not be believed so far; "" if nothing."""
+        names = {"rows": "row", "cases": "case", "texts": "text"}
+        found = [
+            f"{n:,} damaged {names.get(table, f'line of {table}')}{'' if n == 1 else 's'} left out"
+            for table, n in self.left_out.items()
+            if n
+        ]
+        if self.is_broken and not self.left_out["rows"]:
+            found.append("the structure of the file is damaged")
+        if not found:
+            return ""
+        return f"DAMAGED: {', '.join(found)}; type: krisis doctor {self.path}"
+
+    def select(self, sql: str, *values: Value) -> list[tuple[Value, ...]]:
+        """Return the lines of a SELECT; checksums are not verified."""
+        return self._fetched(sql, values)
+
+    def columns(
+        self, table: str, names: Sequence[str], *, where: str = "", values: Sequence[Value] = ()
+    ) -> dict[str, NDArray[np.generic]]:
+        """Return columns as arrays in the order of the table; numbers that are missing are NaN."""
+        key, condition = next(iter(TABLES[table])), f" WHERE {where}" if where else ""
+        sql = f"SELECT {', '.join(names)} FROM {table}{condition} ORDER BY {key}"
+        lines = self._fetched(sql, values)
+        cells = list(zip(*lines, strict=True)) if lines else [()] * len(names)
+        numbers = ("INTEGER", "INTEGER PRIMARY KEY", "REAL")
+        return {
+            name: np.array(
+                column, dtype=np.float64 if TABLES[table].get(name) in numbers else object
+            )
+            for name, column in zip(names, cells, strict=True)
+        }
+
+    def row(self, position: int) -> EvaluationResult | None:
+        """Return the row of a position, None where there is none that can be believed."""
+        line = self._line("rows", position)
+        return None if line is None else self._row(line, self._texts_of(line))
+
+    def rows(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
+        """Return the rows of these positions in order; those that are damaged are counted."""
+        return [row for _, row in self._rows(start, below)]
+
+    def case(self, position: int) -> CaseOf | None:
+        """Return the record that a position asks about, None where that cannot be believed."""
+        line = self._line("rows", position)
+        if line is None:
+            return None
+        found = self._line("cases", line[1])
+        if found is None:
+            return None
+        with suppress(ValueError, TypeError, RecursionError):
+            _, record_id, cluster_id, content_hash, metadata, features, context, _ = found
+            return CaseOf(
+                str(record_id),
+                str(cluster_id),
+                str(content_hash),
+                _object(metadata),
+                None if features is None else _object(features),
+                self.text(context) if isinstance(context, int) else "",
+            )
+        self._left_out["cases"].add(line[1])
+        return None
+
+    def features(self) -> list[JsonObject]:
+        """Return what was shown of every asking of a record as it is, context included."""
+        shown: dict[Value, JsonObject] = {}
+        for line in self._lines("cases"):
+            with suppress(ValueError, TypeError, RecursionError):
+                if line[5] is not None:
+                    context = self.text(line[6]) if isinstance(line[6], int) else ""
+                    shown[line[0]] = _object(line[5]) | ({"context": context} if context else {})
+        asked = self._fetched(
+            "SELECT case_position FROM rows WHERE perturbation = '' ORDER BY position"
+        )
+        return [shown[case] for (case,) in asked if case in shown]
+
+    def text(self, number: int | None) -> str:
+        """Return a text by its number; "" where it is missing or damaged, which is counted."""
+        if number is None:
+            return ""
+        try:
+            found = self._fetched("SELECT text FROM texts WHERE id = ?", (number,))
+        except InvalidFile:
+            found = []
+        if found and isinstance(found[0][0], str) and text_id(found[0][0]) == number:
+            return found[0][0]
+        self._left_out["texts"].add(number)
+        return ""
+
+    def not_taken(self) -> list[tuple[str, str]]:
+        """Return the rows of an imported file that could not be taken: place and reason."""
+        return [(str(line[1]), str(line[2])) for line in self._lines("not_taken")]
+
+    def ledger(self) -> list[Decision]:
+        """Return the decisions that were taken on this run, oldest first."""
+        found = []
+        for line in self._lines("ledger"):
+            with suppress(ValueError, TypeError, RecursionError):
+                _, at, kind, hashed, question, answer, _ = line
+                known = str(at), str(kind), str(hashed)
+                found.append(Decision(*known, _object(question), str(answer)))
+        return found
+
+    def scores(self) -> StoredScores | None:
+        """Return the scores that are kept in the file, of whatever rows and version they are."""
+        for line in self._lines("scores"):
+            with suppress(ValueError, TypeError, RecursionError):
+                hashed, version, facts, scores, _ = line
+                return StoredScores(str(hashed), str(version), _object(facts), _object(scores))
+        return None
+
+    def believed(self, table: str) -> Iterator[tuple[Value, ...]]:
+        """Yield the lines of a table that can be believed, as they are in the file."""
+        return self._lines(table)
+
+    def copy_to(self, target: Path) -> None:
+        """Write the run as it is at this moment into one file, over an older one."""
+        half = target.with_name(f".{target.name}.half")
+        half.unlink(missing_ok=True)
+        try:
+            os.close(open_private(str(half), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            with closing(sqlite3.connect(half)) as copy:
+                self._connection.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")
+            half.replace(target)
+        except (OSError, sqlite3.Error) as error:
+            half.unlink(missing_ok=True)
+            raise InvalidFile(f"{target} cannot be written: {error}") from None
+
+    def contents(self, *, with_rows: bool = True) -> RunContents:
+        """Return everything that a resume needs: rows, totals, time, provider batches."""
+        found = RunContents()
+        if with_rows:
+            found.rows = dict(self._rows())
+            found.damaged = sorted(at for at in self._left_out["rows"] if isinstance(at, int))
+        self._read_sessions(found)
+        found.provider_batches = ProviderBatchLog.of(self._provider_batches())
+        self._charge_open_calls(found, found.rows if with_rows else self._positions())
+        return found
+
+    def progress(self) -> Progress:
+        """Return what the run has come to, by what is committed at this moment."""
+        seen: JsonValue = self._fetched("SELECT outcome, count(*) FROM rows GROUP BY outcome")
+        lost = self._fetched(
+            "SELECT failure_class, count(*) FROM rows "
+            "WHERE outcome NOT IN ('answered', 'abstained') GROUP BY failure_class"
+        )
+        found = RunContents()
+        self._read_sessions(found)
+        found.totals.latencies_seconds.clear()
+        return Progress(
+            dict.fromkeys(OUTCOMES, 0) | {name: n for name, n in seen if name in OUTCOMES},
+            {str(name or "unclassified"): int(n) for name, n in lost},  # type: ignore[arg-type]
+            found.totals,
+            self._per_minute(),
+            self._cost(found.totals),
+        )
+
+    # Lines that can be believed.
+
+    @cached_property
+    def _checksums(self) -> Checksums:
+        return Checksums(self.description.run_id)
+
+    def _fetched(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
+
+    def _unreadable(self, error: sqlite3.Error) -> InvalidFile:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return InvalidFile(f"{self.path} is being written at this moment; try again")
+        return self._cannot_be_read("it is damaged")
+
+    def _cannot_be_read(self, why: str) -> InvalidFile:
+        return InvalidFile(
+            f"{self.path} cannot be read: {why}; to save what can be read into a new file, type: "
+            f"krisis doctor {self.path} --repair"
+        )
+
+    def _line(self, table: str, key: Value) -> tuple[Value, ...] | None:
+        """Return one line that can be believed; one that cannot is counted."""
+        first = next(iter(TABLES[table]))
+        sql = f"SELECT {columns(table)} FROM {table} WHERE {first} = ?"
+        try:
+            line: tuple[Value, ...] | None = self._connection.execute(sql, (key,)).fetchone()
+        except sqlite3.Error:
+            self._left_out[table].add(key)
+            return None
+        if line is not None and not self._checksums.fits(table, line):
+            self._left_out[table].add(key)
+            return None
+        return line
+
+    def _lines(self, table: str, condition: str = "") -> Iterator[tuple[Value, ...]]:
+        """Yield the lines of a table that can be believed, in order, and count the others.
+
+        Where SQLite comes upon a damaged page, the lines after it are looked up one by one.
+        """
+        fits, key, last = self._checksums.fits, next(iter(TABLES[table])), -1
+        sql = f"SELECT {columns(table)} FROM {table}{condition} ORDER BY {key}"
+        try:
+            for line in self._connection.execute(sql):
+                if isinstance(line[0], int):
+                    last = line[0]
+                if fits(table, line):
+                    yield line
+                else:
+                    self._left_out[table].add(line[0])
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+                sqlite3.SQLITE_BUSY,
+                sqlite3.SQLITE_LOCKED,
+            ):
+                raise self._unreadable(error) from None
+            self.is_broken = True
+            for position in range(last + 1, self._n_keys(table)):
+                found = self._line(table, position)
+                if found is not None:
+                    yield found
+
+    def _n_keys(self, table: str) -> int:
+        """Return a number above every key of a table, as far as that is known."""
+        if table == "rows":
+            return self.description.n_cases
+        if table == "cases":
+            return self.description.identity.n_records or self.description.n_cases
+        with suppress(sqlite3.Error, TypeError):
+            key = next(iter(TABLES[table]))
+            (most,) = self._connection.execute(f"SELECT max({key}) FROM {table}").fetchone()
+            return int(most) + 1 if isinstance(most, int) else 0
+        return 0
+
+    # Rows.
+
+    def _rows(
+        self, start: int = 0, below: float = math.inf
+    ) -> Iterator[tuple[int, EvaluationResult]]:
+        condition = ""
+        if start > 0 or below < math.inf:
+            end = int(min(below, 2**62))
+            condition = f" WHERE position >= {int(start)} AND position < {end}"
+        else:
+            self._read_all_cases()
+        texts = self._all_texts(condition)
+        for line in self._lines("rows", condition):
+            row = self._row(line, texts)
+            if row is not None:
+                yield line[0], row  # type: ignore[misc]
+
+    def _read_all_cases(self) -> None:
+        for line in self._lines("cases"):
+            self._cases[line[0]] = self._case_of(line)  # type: ignore[index]
+
+    def _case_of(self, line: tuple[Value, ...] | None) -> tuple[str, str, JsonMapping] | None:
+        with suppress(ValueError, TypeError, RecursionError):
+            if line is not None:
+                return str(line[1]), str(line[2]), _object(line[4])
+        return None
+
+    def _all_texts(self, condition: str) -> dict[int, str]:
+        """Return the texts that rows name; what does not fit its number is left out."""
+        if condition:
+            wanted = f"SELECT prompt FROM rows{condition} UNION SELECT reply FROM rows{condition}"
+            sql = f"SELECT id, text FROM texts WHERE id IN ({wanted})"
+        else:
+            sql = "SELECT id, text FROM texts"
+        found: dict[int, str] = {}
+        with suppress(sqlite3.Error):  # what is missing is counted where a row names it
+            for number, text in self._connection.execute(sql):
+                if isinstance(text, str) and text_id(text) == number:
+                    found[number] = text  # noqa: PERF403 - a damaged page ends it half-way
+        return found
+
+    def _texts_of(self, line: tuple[Value, ...]) -> dict[int, str]:
+        named = [number for number in (line[18], line[19]) if isinstance(number, int)]
+        return {number: text for number in named if (text := self.text(number))}
+
+    def _row(self, line: tuple[Value, ...], texts: Mapping[int, str]) -> EvaluationResult | None:
+        """Return a line as a row; one that holds what no row can hold is counted as damaged."""
+        try:
+            return self._built_row(line, texts)
+        except (InvalidValue, ValueError, TypeError, RecursionError, OverflowError):
+            self._left_out["rows"].add(line[0])
+            return None
+
+    def _built_row(
+        self, line: tuple[Value, ...], texts: Mapping[int, str]
+    ) -> EvaluationResult | None:
+        kinds = tuple(map(type, line[:-1]))
+        if kinds not in self._known_types:
+            if not all(map(frozenset.__contains__, _ALLOWED_TYPES, kinds)):
+                raise ValueError("a column of the wrong type")
+            self._known_types.add(kinds)
+        place: JsonValue = line
+        where = RowPlace(place[0], place[1], place[2], place[3])
+        self._check_place(where)
+        if where.case_position not in self._cases:
+            known = self._case_of(self._line("cases", where.case_position))
+            self._cases[where.case_position] = known
+        case = self._cases[where.case_position]
+        if case is None:
+            raise ValueError("a row without its case")
+        record_id, cluster_id, metadata = case
+        if where.perturbation or where.repeat:
+            metadata = asked_metadata(metadata, record_id, where)
+        if where.perturbation:
+            record_id = f"{record_id}~{where.perturbation}"
+        row = EvaluationResult(
+            prediction=place[5],
+            ground_truth=place[6],
+            abstained=bool(place[7]),
+            confidence=place[8],
+            raw_response=self._known_text(place[19], texts),
+            prompt=self._known_text(place[18], texts),
+            prompt_mode=place[17],
+            metadata=metadata if place[21] is None else _object(place[21]),
+            input_tokens=place[9],
+            output_tokens=place[10],
+            total_tokens=place[11],
+            record_id=record_id,
+            cluster_id=cluster_id,
+            signals=NO_VALUES if place[20] is None else _object(place[20]),
+            error=place[16],
+            failure_class=place[15],
+            model=place[13],
+            finish_reason=place[14],
+            latency_seconds=place[12],
+        )
+        if row.outcome != place[4]:
+            raise ValueError("an outcome that its other columns contradict")
+        return row
+
+    def _check_place(self, place: RowPlace) -> None:
+        """Refuse a row that cannot be where it is."""
+        described = self.description
+        n_records = described.identity.n_records
+        is_asked_in_turn = n_records and not place.perturbation and described.imported is None
+        expected = place.repeat * n_records + place.case_position
+        if place.position >= described.n_cases or (is_asked_in_turn and place.position != expected):
+            raise ValueError("a row of another place")
+
+    def _known_text(self, number: int | None, texts: Mapping[int, str]) -> str:
+        if number is None:
+            return ""
+        found = texts.get(number)
+        if found is None:
+            self._left_out["texts"].add(number)
+            return ""
+        return found
+
+    # Totals.
+
+    def _positions(self) -> dict[int, object]:
+        return {int(line[0]): None for line in self._fetched("SELECT position FROM rows")}  # type: ignore[arg-type]
+
+    def _read_sessions(self, found: RunContents) -> None:
+        seconds: dict[Value, float] = {}
+        for line in self._lines("usage"):
+            with suppress(ValueError, TypeError, RecursionError):
+                took = CallTotals(**_object(line[5]))
+                CallTotals().add(took)  # refuses what does not add up
+                found.totals.add(took)
+                seconds[line[1]] = max(seconds.get(line[1], 0.0), float(line[2] or 0))
+        for line in self._lines("sessions"):
+            with suppress(ValueError, TypeError):
+                number, _, _, _, _, ended_after, cause, sentence, _ = line
+                seconds[number] = max(seconds.get(number, 0.0), float(ended_after or 0))
+                kind = STOP_CAUSES.get(str(cause), StopCause)
+                found.stop = kind(str(sentence)) if cause else None
+        found.elapsed_seconds = sum(seconds.values())
+
+    def _provider_batches(self) -> Iterator[ProviderBatch]:
+        for line in self._lines("provider_batches"):
+            with suppress(ValueError, TypeError, RecursionError):
+                held: JsonValue = line
+                yield ProviderBatch(
+                    marker=str(held[0]),
+                    number=int(held[1]),
+                    batch_id=str(held[2]),
+                    dialect=held[3],
+                    intended_at=float(held[4]),
+                    requests=tuple(map(BatchRequest.read, json.loads(held[5]))),
+                    end=str(held[6]),
+                    again=tuple(map(BatchRequest.read, json.loads(held[7]))),
+                )
+
+    def _charge_open_calls(self, found: RunContents, rows: Mapping[int, object]) -> None:
+        """Charge calls that were sent and of which no line tells the end with their bound.
+
+        A process was killed while they were in progress, or the line is damaged. What provider
+        batches still hold is not over: whoever continues the run sets it aside.
+        """
+        n_sent = most_input = most_output = 0
+        for line in self._lines("calls"):
+            n_sent += 1
+            most_input += int(line[3] or 0)
+            most_output += int(line[4] or 0)
+        batches, held = found.provider_batches.sent, found.provider_batches.pending(rows)
+        known = found.totals
+        n_input = max(
+            0,
+            most_input + batches.most_input - held.most_input - known.reserved_input_tokens,
+        )
+        n_output = max(
+            0,
+            most_output + batches.most_output - held.most_output - known.reserved_output_tokens,
+        )
+        if n_input or n_output:
+            n_calls = max(1, n_sent + batches.n_calls - held.n_calls - known.n_calls)
+            known.add(
+                CallTotals(
+                    n_calls=n_calls,
+                    n_calls_without_usage=n_calls,
+                    assumed_input_tokens=n_input,
+                    reserved_input_tokens=n_input,
+                    assumed_output_tokens=n_output,
+                    reserved_output_tokens=n_output,
+                )
+            )
+
+    def _per_minute(self) -> float | None:
+        """Return the rate of the last batches of this session, waiting included."""
+        session = self._fetched("SELECT id, started_at FROM sessions ORDER BY id DESC LIMIT 1")
+        ends = session and self._fetched(
+            "SELECT seconds, n_rows FROM usage WHERE session = ? AND n_rows > 0 "
+            "ORDER BY id DESC LIMIT ?",
+            (session[0][0], _N_OF_RATE),
+        )
+        with suppress(TypeError, ValueError):
+            if len(ends) > 1:
+                lines: JsonValue = ends
+                until = max(time.time() - float(session[0][1] or 0), lines[0][0])
+                passed = until - lines[-1][0]
+                n_rows = sum(line[1] for line in lines[:-1])
+                return n_rows / passed * 60 if passed > 0 else None
+        return None
+
+    def _cost(self, totals: CallTotals) -> float | None:
+        held = self._fetched("SELECT price FROM sessions ORDER BY id DESC LIMIT 1")
+        with suppress(TypeError, ValueError, KeyError, RecursionError):
+            price = _object(held[0][0]) if held else {}
+            if price:
+                saved = 1 - float(price.get("batch_share", 1))
+                tokens = zip(totals.most_tokens, totals.batch_tokens, strict=True)
+                paid = [most - saved * batch for most, batch in tokens]
+                rates = [float(price[name]) / 1e6 for name in _PRICES]
+                return sum(n * rate for n, rate in zip(paid, rates, strict=True))
+        return None
+
+
+def _object(text: Value) -> JsonObject:
+    value: JsonValue = json.loads(text)  # type: ignore[arg-type]
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value
+
+
+def state_of(path: Path) -> tuple[int, ...]:
+    """Return numbers that change whenever a run file or what is beside it changes."""
+    found = []
+    for suffix in ("", "-wal", "-journal"):
+        with suppress(OSError):
+            seen = path.with_name(path.name + suffix).lstat()
+            found += [seen.st_ino, seen.st_size, seen.st_mtime_ns]
+    return tuple(found)
+
+
+def open_run(path: str | Path, *, checked: bool = False) -> RunFile:
+    """Open a run file for reading, or say in one sentence why it cannot be.
+
+    The file of a writer that died is closed to a single file first, where it is one's own. With
+    ``checked`` the structure is not looked through again.
+    """
+    path = Path(path)
+    _refuse_other(path)
+    _refuse_header(path)
+    place, copy = _readable_place(path)
+    try:
+        connection = read_only(sqlite3.connect(place, uri=True, isolation_level=None, timeout=10.0))
+        run = RunFile(path, connection, copy)
+    except sqlite3.Error as error:
+        _remove(copy)
+        raise InvalidFile(f"{path} cannot be read: {error}") from None
+    try:
+        _check(run, connection, checked=checked)
+    except BaseException:
+        run.close()
+        raise
+    return run
+
+
+def _refuse_other(path: Path) -> None:
+    if not os.path.lexists(path):
+        raise InvalidFile(f"{path} does not exist; name a run file such as runs/NAME.krisis")
+    if path.suffix != SUFFIX and not path.is_symlink():
+        told = refused(path, f"a run, such as runs/NAME{SUFFIX}")
+        if told is not None:
+            raise told
+    if path.is_dir() and not path.is_symlink():
+        raise InvalidFile(f"{path} is a folder; name a run file in it, such as {path}/NAME{SUFFIX}")
+    refuse_links(path)
+
+
+def _refuse_header(path: Path) -> None:
+    """Refuse what is no run file of this format, or one whose end was cut off."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_N_HEADER)
+        size = path.stat().st_size
+    except OSError as error:
+        raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
+    repair = f"to save what can be read into a new file, type: krisis doctor {path} --repair"
+    if size == 0:
+        raise InvalidFile(f"{path} is empty; it was cut, so start the run again")
+    if header[:16] != _HEADER or len(header) < _N_HEADER:
+        raise InvalidFile(f"{path} is not a krisis run, or its first bytes are damaged; {repair}")
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID and not has_unmerged(path):
+        raise InvalidFile(f"{path} is a database, but not a krisis run; {repair}")
+    page = int.from_bytes(header[16:18], "big")
+    n_pages = int.from_bytes(header[28:32], "big")
+    if size < n_pages * (65536 if page == 1 else page) and not has_unmerged(path):
+        raise InvalidFile(f"{path} was cut off: its end is missing; {repair}")
+
+
+def _readable_place(path: Path) -> tuple[str, Path | None]:
+    """Return the address that SQLite opens, and the private copy where one had to be made.
+
+    What is in a log beside the file belongs to it. One's own file is put in order; that of
+    somebody else is not touched.
+    """
+    place = path.absolute().as_uri()
+    with path.open("rb") as file:
+        is_wal = file.read(20)[18:20] == b"\2\2"
+    if not is_wal and not has_unmerged(path):
+        return f"{place}?mode=ro", None
+    if _may_write(path):
+        if not is_written(path):
+            with suppress(KrisisError, sqlite3.Error, OSError):
+                recover(path)
+        return f"{place}?mode=ro", None
+    if not has_unmerged(path):
+        return f"{place}?mode=ro&immutable=1", None
+    copy = Path(tempfile.mkdtemp(prefix="krisis-"))  # its owner alone may read it
+    try:
+        for suffix in ("", "-wal", "-journal"):
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{path}{suffix}", copy / f"run{suffix}", follow_symlinks=False)
+    except OSError as error:
+        _remove(copy)
+        raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
+    return (copy / "run").as_uri(), copy
+
+
+def _may_write(path: Path) -> bool:
+    return is_own(path) and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def _remove(copy: Path | None) -> None:
+    if copy is not None:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def _check(run: RunFile, connection: sqlite3.Connection, *, checked: bool) -> None:
+    """Refuse another format and another major version; look through the structure."""
+    path = run.path
+    try:
+        connection.execute("BEGIN")  # everything that is read belongs to one moment
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application != APPLICATION_ID:
+            raise InvalidFile(f"{path} is a database, but not a krisis run")
+        if version // 1000 != MAJOR:
+            raise InvalidFile(
+                f"{path} has version {version // 1000}.{version % 1000} of the run file, and this "
+                f"krisis reads version {MAJOR}; use a newer krisis"
+            )
+        made = dict(connection.execute("SELECT name, type FROM sqlite_schema").fetchall())
+        wrong = [name for name in (*TABLES, "texts") if made.get(name) != "table"]
+        if (
+            wrong
+            or connection.execute(
+                "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'"
+            ).fetchone()
+        ):
+            named = f"has no table {wrong[0]}" if wrong else "has tables that hold no data"
+            raise InvalidFile(f"{path} {named}, so it is not a krisis run, or it is damaged")
+        if not checked:
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()
+            run.is_broken = found is None or found[0] != "ok"
+    except sqlite3.Error as error:
+        raise run._unreadable(error) from None
+    assert run.description

@@ -1,0 +1,469 @@
+"""`krisis.selective`, `certify`, `verify`, `audit` and `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from krisis.confidence.artifact import artifact_of
+from krisis.confidence.calibrators import Calibrator, calibrator_from
+from krisis.confidence.evaluation import (
+    DEFAULT_GRID,
+    Evaluation,
+    SelectiveOptions,
+    evaluate,
+    same_participants,
+)
+from krisis.confidence.variants import available_variants, confidence_of
+from krisis.decisions.audit_groups import audit_groups
+from krisis.decisions.audit_labels import (
+    DisputedLabels,
+    LabelAgreement,
+    agreement_lines,
+    disputed_labels,
+    disputed_lines,
+    label_agreement,
+)
+from krisis.decisions.certificate import Certificate, certificate_from
+from krisis.decisions.certify import CertifyOptions, certify_run
+from krisis.decisions.check import Gate, Verdict, check_run, exit_code, to_json
+from krisis.decisions.costs import CostTable, read_costs
+from krisis.decisions.group_findings import GroupAudit, group_lines
+from krisis.decisions.group_tests import GroupOptions
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.sample import METHODS
+from krisis.decisions.stability import Stability, stability_of_saved
+from krisis.decisions.stability_text import stability_lines
+from krisis.decisions.verify import Verification, verify_run
+from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonObject, read_object
+from krisis.metrics.items import RunItems
+from krisis.metrics.table import LOSSES, FloatArray
+from krisis.metrics.totals_report import totals_report
+from krisis.results.base import BenchmarkResult
+from krisis.results.loading import load_result, scored_from_rows, with_rows
+from krisis.results.run_items import items_of
+from krisis.statistics.bootstrap import BootstrapOptions, Progress
+from krisis.statistics.intervals import REPLICATE_METHODS
+
+AnyRun: TypeAlias = str | Path | BenchmarkResult
+AnyCalibrator: TypeAlias = str | Path | Calibrator | None
+AnyCosts: TypeAlias = str | Path | CostTable | None
+
+
+@dataclass(frozen=True, eq=False)
+class Selective:
+    """How well confidence ranks the answers: the figures, and the artifact that is saved.
+
+    ``evaluation.curves`` holds the curve of every confidence and run; ``warnings`` are sentences
+    that must be read with the figures.
+    """
+
+    evaluation: Evaluation
+    artifact: JsonObject
+    calibrator: Calibrator | None = None
+    warnings: tuple[str, ...] = ()
+
+    def figures(self, run: int = 0) -> dict[str, dict[str, float]]:
+        """Return the figures of every confidence of one run, such as aurc and augrc."""
+        curves = self.evaluation.curves
+        return {name: dict(of_runs[run].figures) for name, of_runs in curves.items()}
+
+    def to_json(self) -> JsonObject:
+        """Return the artifact: every key of docs/reference/selective-artifact.md."""
+        return self.artifact
+
+
+def selective(
+    run: AnyRun,
+    against: AnyRun | None = None,
+    *,
+    confidence: str | Sequence[str] = "default",
+    calibration: AnyCalibrator = None,
+    loss: str = "",
+    coverage_grid: Sequence[float] = DEFAULT_GRID,
+    area_coverage: float = 0.5,
+    resamples: int = 10_000,
+    seed: int = 42,
+    rng: str = "default",
+    interval_method: str | None = None,
+    intersection_only: bool = False,
+    mode: str | None = None,
+    against_mode: str | None = None,
+    progress: Progress | None = None,
+) -> Selective:
+    """Judge how well confidence ranks the answers of one run, or of two runs compared.
+
+    Arguments:
+        run: A run by its path, or in memory.
+        against: Another run on the same patients.
+        confidence: Confidences by name, several to compare them: a variant such as ``stated``,
+            ``signals.NAME`` for a signal of your backend or a numeric column of an import,
+            ``default`` for that of the task, or ``all``.
+        calibration: Calibrator of `krisis calibrate`, for the calibrated variants.
+        loss: error, abs or abs_norm; that of the task unless given.
+        coverage_grid: Coverages at which to report risk.
+        area_coverage: Report the areas up to this coverage too.
+        resamples: Number of resamples of patients.
+        intersection_only: Compare the patients that both runs have.
+        mode: The experiment of a PHQ-8 run file.
+
+    Returns:
+        A `Selective` with curves, areas and risks, each with its interval.
+
+    >>> import krisis
+    >>> rows = {"y": [0, 1] * 30, "p": [0, 1, 1, 1] * 15, "a": [0.9, 0.8, 0.6, 0.7] * 15}
+    >>> rows["b"] = [0.6, 0.9, 0.9, 0.9] * 15
+    >>> run = krisis.score(rows, truth="y", prediction="p")
+    >>> found = krisis.selective(run, confidence=["signals.a", "signals.b"], resamples=200)
+    >>> {name: round(one["aurc"], 3) for name, one in found.figures().items()}
+    {'signals.a': 0.031, 'signals.b': 0.323}
+    """
+    runs = [items_of(run, mode)]
+    if against is not None:
+        runs.append(items_of(against, against_mode if against_mode is not None else mode))
+        runs[:] = same_participants(*runs, intersection_only=intersection_only)
+    options = SelectiveOptions(
+        bootstrap=BootstrapOptions(resamples, seed, rng),  # type: ignore[arg-type]
+        loss=_known("loss", loss or runs[0].table.answers.default_loss, LOSSES),
+        method=_known("interval method", interval_method or None, (None, *REPLICATE_METHODS)),
+        coverages=list(coverage_grid),
+        area_coverage=area_coverage,
+    )
+    calibrator = calibrator_of(calibration)
+    names = [confidence] if isinstance(confidence, str) else list(confidence)
+    values, absent = _confidences(runs, names, calibrator)
+    evaluation = evaluate(runs, values, options=options, absent=absent, progress=progress)
+    wanted = None if evaluation.without_intervals else BootstrapOptions(seed=seed)
+    artifact = artifact_of(
+        evaluation,
+        created_at=datetime.now(UTC),
+        totals=[totals_report(one.table, wanted) for one in runs],
+        intersection_only=intersection_only,
+    )
+    warnings: tuple[str, ...] = ()
+    if calibrator is not None:
+        found = [calibrator.missing_in(one) for one in runs]
+        place = "the calibrator" if isinstance(calibration, Calibrator) else str(calibration)
+        artifact["calibrator"] = {
+            "path": place,
+            "missing": [{name: one.model_dump() for name, one in part.items()} for part in found],
+        }
+        if n_seen := max(calibrator.overlap(one) for one in runs):
+            optimistic = (
+                f"{place} was fitted on {n_seen} of the {runs[0].words[0]}s evaluated here; "
+                "results will be optimistic, evaluate on others"
+            )
+            warnings = (optimistic,)
+    return Selective(evaluation, artifact, calibrator, warnings)
+
+
+def _known(what: str, name: str | None, offered: Sequence[str | None]) -> Any:
+    if name not in offered:
+        raise UnknownName.among(what, str(name), [one for one in offered if one])
+    return name
+
+
+def _confidences(
+    runs: Sequence[RunItems], names: Sequence[str], calibrator: Calibrator | None
+) -> tuple[dict[str, list[FloatArray]], dict[str, str]]:
+    wanted = [part.strip() for name in names for part in name.split(",") if part.strip()]
+    absent: dict[str, str] = {}
+    values: dict[str, list[FloatArray]] = {}
+    for name in wanted:
+        if name == "all":
+            found = [available_variants(run, calibrator=calibrator) for run in runs]
+            for _, missing in found:
+                absent.update(missing)
+            kept = [variant for variant in found[0][0] if variant not in absent]
+            values.update({variant: [part[0][variant] for part in found] for variant in kept})
+            continue
+        variant = runs[0].default_confidence if name == "default" else name
+        values[variant] = [confidence_of(t, variant, calibrator=calibrator) for t in runs]
+    if not values:
+        chosen = runs[0].default_confidence
+        chosen = chosen if chosen in absent else next(iter(absent))
+        raise InvalidValue(
+            f"no variant can be evaluated for {runs[0].source.path}; {chosen}: {absent[chosen]}"
+        )
+    return values, absent
+
+
+def calibrator_of(given: AnyCalibrator) -> Calibrator | None:
+    """Return a calibrator that is given as such or by the path of its artifact."""
+    if given is None or isinstance(given, Calibrator):
+        return given
+    return calibrator_from(read_object(Path(given)), place=Path(given))
+
+
+def costs_of(given: AnyCosts) -> CostTable | None:
+    """Return a cost table that is given as such or by the path of its file."""
+    return given if given is None or isinstance(given, CostTable) else read_costs(Path(given))
+
+
+def certify(
+    run: AnyRun,
+    *,
+    risk: float,
+    delta: float | None = None,
+    method: str = METHODS[0],
+    by: Sequence[str] = (),
+    confidence: str = "",
+    calibration: AnyCalibrator = None,
+    loss: str = "",
+    cost: AnyCosts = None,
+    rows_per_patient: int | None = None,
+    max_not_evaluated: float = MOST_NOT_EVALUATED,
+    mode: str | None = None,
+) -> Certificate:
+    """Find the laxest confidence threshold whose risk among the answers is bounded.
+
+    Arguments:
+        run: A run by its path, or in memory.
+        risk: Largest risk among the answered cases, between 0 and 1.
+        delta: Chance that the certificate is wrong; 0.1 unless given.
+        method: fixed-sequence, sgr or crc.
+        by: Columns that get one threshold per group.
+        confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
+        calibration: Calibrator of `krisis calibrate` that makes the score.
+        loss: error, abs_norm or cost; that of the task unless given.
+        cost: Cost table, or its YAML file, for the loss cost.
+        rows_per_patient: Most rows that a patient can have.
+        max_not_evaluated: Largest share of cases without a reply on which a run is judged.
+
+    Returns:
+        A `Certificate`: ``threshold`` is None where none can be certified, and each of ``parts``
+        says why.
+
+    >>> import krisis
+    >>> rows = {"y": [0, 1] * 100, "p": [0, 1] * 100, "c": [0.6, 0.7, 0.8, 0.9] * 50}
+    >>> run = krisis.score(rows, truth="y", prediction="p", confidence="c")
+    >>> krisis.certify(run, risk=0.05).threshold
+    0.6
+    """
+    score = ScoreOptions(
+        confidence=confidence,
+        calibrator=calibrator_of(calibration),
+        loss=loss,
+        costs=costs_of(cost),
+        rows_per_patient=rows_per_patient,
+        max_not_evaluated=max_not_evaluated,
+    )
+    options = CertifyOptions(
+        risk=risk,
+        delta=delta,
+        method=method,  # type: ignore[arg-type] # checked there
+        by=_listed(by),
+        score=score,
+    )
+    return certify_run(items_of(run, mode), options)
+
+
+def verify(
+    certificate: str | Path | Certificate,
+    run: AnyRun,
+    *,
+    confidence: str = "",
+    calibration: AnyCalibrator = None,
+    time: str = "",
+    mode: str | None = None,
+) -> Verification:
+    """Judge a certificate on new patients: did its risk hold?
+
+    Arguments:
+        certificate: What `krisis.certify` returned, or the file that holds it.
+        run: A run of the same model on other patients.
+        confidence: The confidence variant, where it is not that of the certificate.
+        calibration: The calibrator that made the score, where there is one.
+        time: Metadata column that orders the patients.
+
+    Returns:
+        A `Verification`: ``verdict`` is held, broken or cannot tell.
+
+    >>> import krisis
+    >>> rows = {"y": [0, 1] * 100, "p": [0, 1] * 100, "c": [0.6, 0.7, 0.8, 0.9] * 50}
+    >>> old = {**rows, "id": [f"old {number}" for number in range(200)]}
+    >>> new = {**rows, "id": [f"new {number}" for number in range(200)]}
+    >>> columns = {"truth": "y", "prediction": "p", "confidence": "c", "id": "id"}
+    >>> certificate = krisis.certify(krisis.score(old, **columns), risk=0.05)
+    >>> krisis.verify(certificate, krisis.score(new, **columns)).verdict
+    'held'
+    """
+    if not isinstance(certificate, Certificate):
+        path = Path(certificate)
+        certificate = certificate_from(read_object(path), place=path)
+    return verify_run(
+        certificate,
+        items_of(run, mode),
+        confidence=confidence,
+        calibrator=calibrator_of(calibration),
+        time=time,
+    )
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found: by group, between labels, and between askings of one case."""
+
+    groups: GroupAudit
+    agreement: LabelAgreement | None = None
+    disputed: DisputedLabels | None = None
+    stability: Stability | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return the findings under groups, agreement, disputed and stability."""
+        parts = {
+            "groups": self.groups,
+            "agreement": self.agreement,
+            "disputed": self.disputed,
+            "stability": self.stability,
+        }
+        found = {name: part.to_json() for name, part in parts.items() if part is not None}
+        return {"kind": "krisis.audit", "schema_version": 1, **found}
+
+    def lines(self) -> list[str]:
+        """Return the findings as a terminal shows them."""
+        lines = group_lines(self.groups)
+        lines += ["", *agreement_lines(self.agreement)] if self.agreement else []
+        lines += ["", *disputed_lines(self.disputed)] if self.disputed else []
+        return lines + (["", *stability_lines(self.stability)] if self.stability else [])
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def audit(
+    run: AnyRun,
+    *,
+    by: Sequence[str] = (),
+    threshold: float | None = None,
+    coverage: float | None = None,
+    confidence: str = "",
+    calibration: AnyCalibrator = None,
+    loss: str = "",
+    agreement: Sequence[str] = (),
+    against: Sequence[AnyRun] = (),
+    mode: str | None = None,
+    seed: int = 42,
+) -> Audit:
+    """Check performance by subgroup, and whether answers are stable and labels agree.
+
+    Arguments:
+        run: A run by its path, or in memory.
+        by: Metadata columns, numbers divided as in ``age:40:60``; those of the task unless given.
+        threshold: Answer from this confidence on; every answer unless given.
+        coverage: Answer this share of the rows, the most confident, instead.
+        confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
+        calibration: Calibrator of `krisis calibrate` that makes the score.
+        loss: error, abs_norm or cost; that of the task unless given.
+        agreement: Metadata columns with further labels; ``truth`` is the run's own.
+        against: Other runs on the same cases.
+        seed: Seed of permutations and resamples.
+
+    Returns:
+        An `Audit`; printed, it is what the command shows.
+
+    >>> import krisis
+    >>> rows = {"y": [0, 1] * 60, "p": [0, 1, 0, 0] * 30, "sex": ["f", "f", "m", "m"] * 30}
+    >>> run = krisis.score(rows, truth="y", prediction="p", groups=["sex"])
+    >>> [(group.name, group.n_rows) for group in krisis.audit(run).groups.groups]
+    [('sex_f', 60), ('sex_m', 60)]
+    """
+    score = ScoreOptions(
+        confidence=confidence, calibrator=calibrator_of(calibration), loss=loss, seed=seed
+    )
+    options = GroupOptions(by=_listed(by), threshold=threshold, coverage=coverage, score=score)
+    items = items_of(run, mode)
+    others = [items_of(other, mode) for other in against]
+    return Audit(
+        audit_groups(items, options),
+        label_agreement(items, _listed(agreement), seed=seed) if agreement else None,
+        disputed_labels([items, *others], score) if others else None,
+        stability_of_saved(run, against, seed=seed),
+    )
+
+
+def _listed(names: str | Sequence[str]) -> list[str]:
+    parts = names.split(",") if isinstance(names, str) else names
+    return [part.strip() for part in parts if part.strip()]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What became of every requirement."""
+
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """Return how the command ends: 0, 1 if a requirement fails, 2 if one cannot be judged."""
+        return exit_code(self.verdicts)
+
+    @property
+    def passed(self) -> bool:
+        """Tell whether every requirement is met."""
+        return self.exit_code == 0
+
+    def to_json(self) -> JsonObject:
+        """Return exit_code and, under requirements, requirement, state and found of each."""
+        return to_json(self.verdicts)
+
+    def __str__(self) -> str:
+        return "\n".join(verdict.line() for verdict in self.verdicts)
+
+
+def check(
+    run: AnyRun,
+    *,
+    require: Sequence[str] = (),
+    against: AnyRun | None = None,
+    no_worse: Sequence[str] = (),
+    non_inferior: Sequence[str] = (),
+    max_not_evaluated: float = MOST_NOT_EVALUATED,
+) -> Check:
+    """Check a run against requirements, each met, failed or not judged.
+
+    Arguments:
+        run: A run by its path, or in memory; its rows are scored anew.
+        require: Sentences such as ``accuracy >= 0.85`` or ``lower(accuracy) >= 0.8``.
+        against: Another run on the same cases, for the two below.
+        no_worse: Such as ``accuracy by 0.03``: no loss beyond that.
+        non_inferior: Such as ``accuracy by 0.03``: a larger loss must be excluded.
+        max_not_evaluated: Largest share of cases without a reply on which a run is judged.
+
+    Returns:
+        A `Check` with its verdicts; printed, one line each.
+
+    >>> import krisis
+    >>> run = krisis.score({"y": [0, 1] * 50, "p": [0, 1] * 50}, truth="y", prediction="p")
+    >>> krisis.check(run, require=["lower(accuracy) >= 0.9"]).passed
+    True
+    """
+    texts: Mapping[str, Sequence[str]] = {
+        "require": require,
+        "no_worse": no_worse,
+        "non_inferior": non_inferior,
+    }
+    gate = Gate(**{name: [one] if isinstance(one, str) else one for name, one in texts.items()})
+    if against is not None and not (gate.no_worse or gate.non_inferior):
+        place = "a run" if isinstance(against, BenchmarkResult) else against
+        raise InvalidValue(
+            f"{place} is named to compare with, but nothing is required against it; add for "
+            "instance --no-worse 'accuracy by 0.03'"
+        )
+    baseline = None if against is None else from_rows(against)
+    verdicts = check_run(
+        from_rows(run), gate, against=baseline, max_not_evaluated=max_not_evaluated
+    )
+    return Check(tuple(verdicts))
+
+
+def from_rows(run: AnyRun) -> BenchmarkResult:
+    """Return a run whose rows were scored here and now: a gate believes no stored score."""
+    if isinstance(run, BenchmarkResult):
+        return scored_from_rows(with_rows(run, Path("the result")))
+    return scored_from_rows(with_rows(load_result(Path(run)), Path(run)))

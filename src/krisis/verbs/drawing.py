@@ -1,0 +1,164 @@
+"""`krisis.report` and `krisis.figure`: a page of one run, a figure of several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from krisis.decisions.certificate import Certificate, certificate_from
+from krisis.decisions.costs import costs_of_run
+from krisis.decisions.decide import DecideOptions, decide_run
+from krisis.decisions.decision_curve import CurveOptions, decision_curve
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
+from krisis.decisions.population import Prevalence
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.team import team_from
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import read_object, write_text
+from krisis.reporting.audit import audit_section
+from krisis.reporting.certificate import certificate_section
+from krisis.reporting.decide import decide_section
+from krisis.reporting.decision_curve import decision_curve_section
+from krisis.reporting.figure import Figure
+from krisis.reporting.report import RunReport, build_report, report_html, save_figures
+from krisis.reporting.run_figures import (
+    FigureOptions,
+    check_figure_file,
+    figure_file,
+    runs_figure,
+)
+from krisis.results.base import BenchmarkResult
+from krisis.results.comparison.matching import refuse_other_data
+from krisis.results.loading import reproduce_command
+from krisis.results.run_items import items_of
+from krisis.verbs.costing import baselines_of
+from krisis.verbs.deciding import AnyCalibrator, AnyRun, calibrator_of
+from krisis.verbs.scoring import load, results_of
+
+
+def report(
+    run: AnyRun,
+    output: str | Path = "report.html",
+    *,
+    against: Sequence[AnyRun] = (),
+    certificate: str | Path | Certificate | None = None,
+    calibration: AnyCalibrator = None,
+    confidence: str = "",
+    cost: str | Path = "",
+    curve: bool = False,
+    prevalence: float | str | None = None,
+    audit: bool = False,
+    figures: str | Path | None = None,
+    max_not_evaluated: float = MOST_NOT_EVALUATED,
+    overwrite: bool = False,
+) -> RunReport:
+    """Write a run as one self-contained HTML page that needs no network.
+
+    Arguments:
+        run: A run by its path, or in memory.
+        output: The page to write.
+        against: Other runs to show next to it in the metric table.
+        certificate: Show this certificate of `krisis.certify`, and verify it.
+        calibration: The calibrator of the certificate, and of costs and curve.
+        confidence: A confidence variant of costs and curve, or ``signals.NAME``.
+        cost: Show what the run costs: a cost table (YAML), or ``preset``.
+        curve: Show the decision curve of a binary task.
+        prevalence: Re-weight costs and curve to this prevalence.
+        audit: Add the audit of the groups of the task.
+        figures: Also write every chart as SVG, PNG and CSV into this folder.
+        max_not_evaluated: Largest share of cases without a reply on which a run is judged.
+        overwrite: Replace an older page.
+
+    Returns:
+        The `RunReport` that the page was made from.
+
+    >>> import tempfile, krisis
+    >>> run = krisis.score({"y": [0, 1] * 20, "p": [0, 1] * 20}, truth="y", prediction="p")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = krisis.report(run, f"{folder}/report.html")
+    >>> page.headlines[0][:16]
+    'Answered 40 of 4'
+    """
+    result = run if isinstance(run, BenchmarkResult) else load(run)
+    others = results_of(against)
+    refuse_other_data({"this run": result, **others})
+    score = ScoreOptions(
+        confidence=confidence,
+        calibrator=calibrator_of(calibration),
+        max_not_evaluated=max_not_evaluated,
+    )
+    if prevalence not in (None, "") and not (cost or curve):
+        raise InvalidValue(
+            "--prevalence re-weights costs and the decision curve; add --cost or --curve"
+        )
+    population = None if prevalence in (None, "") else Prevalence.from_text(str(prevalence))
+    shown = []
+    if certificate is not None:
+        if not isinstance(certificate, Certificate):
+            path = Path(certificate)
+            certificate = certificate_from(read_object(path), place=path)
+        shown.append(certificate_section(certificate, items_of(run), calibrator=score.calibrator))
+    if cost:
+        items = items_of(run)
+        costs = costs_of_run(items, None if cost == "preset" else Path(cost))
+        team = None if costs.team is None else team_from(costs.team, costs.place)
+        options = DecideOptions(costs=costs, team=team, score=score, prevalence=population)
+        priced = decide_run(items, options, baselines=baselines_of(run, against))
+        shown.append(decide_section(priced))
+    if curve:
+        drawn = decision_curve(items_of(run), CurveOptions(score=score, prevalence=population))
+        shown.append(decision_curve_section(drawn))
+    shown += [audit_section(items_of(run))] if audit else []
+    again = "" if isinstance(run, BenchmarkResult) else reproduce_command(Path(run))
+    page = build_report(result, baselines=others, reproduce=again, sections=shown)
+    write_text(Path(output), report_html(page), overwrite=overwrite)
+    if figures is not None:
+        save_figures(page, Path(figures))
+    return page
+
+
+def figure(
+    runs: AnyRun | Sequence[AnyRun] | Mapping[str, AnyRun],
+    output: str | Path | None = None,
+    *,
+    kind: str = "risk-coverage",
+    metrics: Sequence[str] = (),
+    style: str = "screen",
+    width: float | None = None,
+    title: str = "",
+) -> Figure:
+    """Draw runs on the same cases as one figure: names, task, n, key and intervals are inside it.
+
+    Arguments:
+        runs: One to twelve runs, by path or in memory; a mapping gives them names.
+        output: The new file to write: .pdf, .svg or .png.
+        kind: risk-coverage, reliability, forest or deferral.
+        metrics: Metrics of a forest, by their keys.
+        style: screen, or print: white, small letters, sizes in millimetres.
+        width: Width for print, in millimetres: 85 for a column, 170 for a page.
+        title: A title of your own.
+
+    Returns:
+        The `Figure`, whose ``svg`` and ``table`` hold drawing and numbers.
+
+    >>> import krisis
+    >>> rows = {"y": [0, 1] * 20, "p": [0, 1, 1, 1] * 10, "c": [0.9, 0.8, 0.6, 0.7] * 10}
+    >>> run = krisis.score(rows, truth="y", prediction="p", confidence="c")
+    >>> krisis.figure(run).svg[:4]
+    '<svg'
+    """
+    one = isinstance(runs, str | Path | BenchmarkResult)
+    given: Sequence[AnyRun] | Mapping[str, AnyRun] = [runs] if one else runs  # type: ignore[list-item,assignment]
+    options = FigureOptions(kind, style, width, title, metrics)
+    path = None if output is None else Path(output)
+    if path is not None:
+        check_figure_file(path)
+    drawn = runs_figure(results_of(given), options)
+    if path is not None:
+        content = figure_file(drawn, path.suffix.lower(), style)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except OSError as error:
+            raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
+    return drawn

@@ -1,0 +1,126 @@
+"""`krisis.plan`: the sample size of a study, before the money is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from krisis.decisions.plan import (
+    Pilot,
+    Plan,
+    Study,
+    patients_of,
+    plan_certificate,
+    plan_compare,
+    plan_estimate,
+    plan_non_inferior,
+)
+from krisis.errors import InvalidValue, UnknownName
+from krisis.metrics.abstention import SelectiveAccuracy
+from krisis.metrics.base import BaseMetric
+from krisis.metrics.scoring import metric_from_name
+from krisis.results.base import BenchmarkResult
+from krisis.results.loading import load_result, with_rows
+
+AnyRun: TypeAlias = str | Path | BenchmarkResult
+Question: TypeAlias = Literal["estimate", "compare", "non-inferior", "certify"]
+_QUESTIONS = ("estimate", "compare", "non-inferior", "certify")
+
+
+def plan(
+    question: Question,
+    *,
+    metric: str | BaseMetric = "accuracy",
+    expected: float | None = None,
+    half_width: float | None = None,
+    difference: float | None = None,
+    discordance: float | None = None,
+    margin: float | None = None,
+    risk: float | None = None,
+    delta: float = 0.1,
+    expected_risk: float | None = None,
+    power: float = 0.8,
+    cluster_size: float | None = None,
+    icc: float | None = None,
+    n: int | None = None,
+    pilots: AnyRun | Sequence[AnyRun] = (),
+    simulations: int | None = None,
+    seed: int = 42,
+) -> Plan:
+    """Estimate the sample size of a study, or what the patients at hand can show.
+
+    Arguments:
+        question: estimate (an interval of a target width), compare (find a difference),
+            non-inferior (exclude a loss) or certify (find a threshold).
+        metric: Metric to plan for, by name or as such; certify has its own.
+        expected, half_width: Of estimate: the expected share and the target half-width.
+        difference, discordance: Of compare and non-inferior: how much better the second run is,
+            and the share of rows that exactly one of the runs has right.
+        margin: Of non-inferior: the largest acceptable loss.
+        risk, delta, expected_risk: Of certify: the bound, the chance that the certificate is
+            wrong, and the expected share of errors among the answers.
+        power: Probability that the study succeeds; of estimate, that the interval is narrow enough.
+        cluster_size, icc: Rows per patient, and the correlation of two of them.
+        n: Patients available; report what they can show.
+        pilots: One pilot run, or two to compare, by path or in memory.
+        simulations, seed: Simulated studies, and their seed.
+
+    Returns:
+        A `Plan`: ``n_patients``, ``power``, ``simulation``; ``text()`` says it in sentences.
+
+    >>> import krisis
+    >>> krisis.plan("estimate", expected=0.9, half_width=0.03, simulations=200).n_rows >= 380
+    True
+    """
+    if question not in _QUESTIONS:
+        raise UnknownName.among("question of a plan", str(question), _QUESTIONS)
+    chosen = metric_from_name(metric) if isinstance(metric, str) else metric
+    if question == "certify":
+        chosen = SelectiveAccuracy()
+    most = 2 if question in ("compare", "non-inferior") else 1
+    pilot = _pilot(pilots, chosen, most=most)
+    study = Study(
+        power=power,
+        patients=patients_of(pilot, cluster_size, icc),
+        n_patients=n,
+        n_simulations=simulations,
+        seed=seed,
+    )
+    if question == "estimate":
+        return plan_estimate(chosen, study, expected=expected, half_width=half_width, pilot=pilot)
+    if question == "compare":
+        return plan_compare(
+            chosen, study, difference=difference, discordance=discordance, pilot=pilot
+        )
+    if question == "non-inferior":
+        return plan_non_inferior(
+            chosen,
+            study,
+            margin=margin,
+            difference=difference or 0.0,
+            discordance=discordance,
+            pilot=pilot,
+        )
+    if risk is None:
+        raise InvalidValue("the bound is missing; add for instance --risk 0.05")
+    return plan_certificate(study, risk=risk, delta=delta, expected_risk=expected_risk, pilot=pilot)
+
+
+def _pilot(pilots: AnyRun | Sequence[AnyRun], metric: BaseMetric, *, most: int) -> Pilot | None:
+    given = [pilots] if isinstance(pilots, str | Path | BenchmarkResult) else list(pilots)
+    if not given:
+        return None
+    if len(given) > most:
+        allowed = "one pilot" if most == 1 else "one pilot or two"
+        raise InvalidValue(f"--from takes {allowed}, not {len(given)}")
+    same = {id(one) if isinstance(one, BenchmarkResult) else Path(one).resolve() for one in given}
+    if len(same) < len(given):
+        raise InvalidValue("--from names the same run twice; name two different runs")
+    results = [
+        with_rows(one, Path("the result"))
+        if isinstance(one, BenchmarkResult)
+        else with_rows(load_result(Path(one)), Path(one))
+        for one in given
+    ]
+    return Pilot(results[0], metric, *results[1:])

@@ -1,0 +1,278 @@
+"""`krisis.load`, `krisis.score` and `krisis.compare`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from pydantic import ValidationError
+
+from krisis import registry
+from krisis.answers import Label
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.execution.imported.base import ImportOptions
+from krisis.execution.imported.run import read_file, read_in_memory, result_of
+from krisis.json_values import JsonObject
+from krisis.metrics import BootstrapOptions
+from krisis.metrics.base import BaseMetric
+from krisis.metrics.scoring import metrics_from_names
+from krisis.results.base import BenchmarkResult
+from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
+from krisis.results.loading import expanded, load_result, load_results, with_rows
+from krisis.results.parquet import is_parquet, load_parquet
+
+AnyRun: TypeAlias = str | Path | BenchmarkResult
+Metric: TypeAlias = str | BaseMetric
+# Suffix of a file of predictions → how it is read.
+_TABLES = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+
+
+def load(run: str | Path, *, mode: str | None = None) -> BenchmarkResult:
+    """Read a run: what `krisis run` or `krisis import` saved, a saved result, or rows in Parquet.
+
+    Arguments:
+        run: The path.
+        mode: The experiment of a PHQ-8 run file.
+
+    Returns:
+        Rows and scores with their intervals, as a `BenchmarkResult`.
+
+    >>> import tempfile, krisis
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = krisis.score({"y": [0, 1], "p": [0, 0]}, truth="y", prediction="p").save(
+    ...         f"{folder}/result.json"
+    ...     )
+    ...     krisis.load(path).metric_scores["accuracy"].value
+    0.5
+    """
+    path = Path(run)
+    if path.suffix.lower() in _TABLES and path.is_file():
+        raise InvalidFile(
+            f"{path} is a table of predictions; name its columns: krisis.score({str(run)!r}, "
+            "truth=…, prediction=…)"
+        )
+    return load_result(path, mode)
+
+
+def score(
+    data: object,
+    *,
+    truth: str = "",
+    prediction: str = "",
+    confidence: str = "",
+    abstained: str = "",
+    patient: str = "",
+    groups: Sequence[str] = (),
+    id: str = "",  # noqa: A002 - as the option is called
+    should_defer: str = "",
+    failed: str = "",
+    repeat: str = "",
+    answers: Sequence[Label] | Mapping[Label, str] | str = "",
+    ordinal: bool = False,
+    positive: Label | None = None,
+    price: float | None = None,
+    confidence_scale: float | None = None,
+    abstain_answer: Sequence[str] = (),
+    empty: str | None = None,
+    model: str = "",
+    task: str = "",
+    suite: str = "",
+    metrics: Sequence[Metric] = (),
+    level: float = 0.95,
+) -> BenchmarkResult:
+    """Score predictions: of a table in memory or a file by its columns, or of a run once more.
+
+    Arguments:
+        data: A pandas, polars or Arrow frame, a mapping of columns, a CSV, JSON Lines or Parquet
+            file; or, without any column, a run by its path or in memory.
+        truth: Column of the right answer.
+        prediction: Column of the model's answer.
+        confidence: Column of the confidence, from 0 to 1 (or to ``confidence_scale``). Further
+            numeric columns are kept as signals, to be named as ``signals.NAME`` in other verbs.
+        abstained: Column that says whether the model abstained.
+        patient: Column of the patient; intervals and tests draw patients. Else each row is one.
+        groups: Columns to break results down by.
+        id: Column that names the case, by which `krisis.compare` finds the same one.
+        should_defer: Column that says whether the case should be deferred.
+        failed: Column that says whether or why there is no answer.
+        repeat: Column that counts the askings of a case from 1.
+        answers: The allowed answers, with words where they are a mapping.
+        ordinal: Whether the answers are in their order.
+        positive: The answer whose sensitivity is reported.
+        price: Cost of one deferral relative to one wrong answer; then Decision Skill leads.
+        abstain_answer: Answers that mean abstaining.
+        empty: What an empty answer is: abstained, no_answer or unread.
+        model: The name of the model.
+        metrics: Metrics or their names in place of the usual ones.
+        level: The level of the intervals.
+
+    Returns:
+        Rows and scores, every score with its interval, as a `BenchmarkResult`: the same figures as
+        `krisis import` of the same rows.
+
+    >>> import krisis
+    >>> table = {"y": [0, 1, 1, 0], "p": [0, 1, 0, 0], "c": [0.9, 0.8, 0.6, 0.7]}
+    >>> found = krisis.score(table, truth="y", prediction="p", confidence="c")
+    >>> found.metric_scores["accuracy"].value
+    0.75
+    """
+    columns = {
+        "truth": truth,
+        "prediction": prediction,
+        "confidence": confidence,
+        "abstained": abstained,
+        "patient": patient,
+        "group": list(groups),
+        "id": id,
+        "should_defer": should_defer,
+        "failed": failed,
+        "repeat": repeat,
+        "answers": list(answers) if isinstance(answers, tuple) else answers,
+        "ordinal": ordinal,
+        "positive": positive,
+        "price": price,
+        "confidence_scale": confidence_scale,
+        "abstain_answer": list(abstain_answer),
+        "empty": empty,
+        "model": model,
+        "task": task,
+        "suite": suite,
+    }
+    given = {name: value for name, value in columns.items() if value not in ("", [], None, False)}
+    chosen, options = list(chosen_metrics(metrics)), BootstrapOptions(level=level)
+    if isinstance(data, BenchmarkResult) or (isinstance(data, str | Path) and not given):
+        return _again(data, chosen, options)
+    with _from_python():
+        known = _checked(given)
+        read = (
+            read_file(Path(data), _kind(Path(data)), known)
+            if isinstance(data, str | Path)
+            else read_in_memory(data, known)
+        )
+    return result_of(read, chosen, options)
+
+
+def _again(
+    run: AnyRun, metrics: Sequence[BaseMetric], options: BootstrapOptions
+) -> BenchmarkResult:
+    """Score the rows of a run with other metrics."""
+    path = Path("the result") if isinstance(run, BenchmarkResult) else Path(run)
+    if isinstance(run, BenchmarkResult):
+        result = run
+    elif metrics and path.is_file() and is_parquet(path):
+        result = load_parquet(path)  # a large file is scored by columns, and only once
+    else:
+        result = load(path)
+    return with_rows(result, path).scored(metrics, options) if metrics else result
+
+
+def _kind(path: Path) -> str:
+    if path.is_file() and is_parquet(path):
+        return "parquet"
+    kind = _TABLES.get(path.suffix.lower())
+    if kind is None:
+        raise InvalidValue(
+            f"{path} is no table whose columns could be named; give a .csv, .tsv, .jsonl or "
+            ".parquet file, or leave out the columns"
+        )
+    return kind
+
+
+def _checked(given: JsonObject) -> ImportOptions:
+    try:
+        return ImportOptions.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidValue(f"{first['loc'][0]}: {first['msg']}, not {first['input']!r}") from None
+
+
+@contextmanager
+def _from_python() -> Iterator[None]:
+    """Name arguments where a message names the options of the command line."""
+    try:
+        yield
+    except (InvalidValue, InvalidFile) as error:
+        words = re.sub(r"--([a-z-]+) (?=\d|abstained)", r"--\1=", str(error))
+        words = re.sub(r"--([a-z-]+)", lambda found: found[1].replace("-", "_"), words)
+        raise type(error)(words) from None
+
+
+def chosen_metrics(metrics: Sequence[Metric]) -> list[BaseMetric]:
+    """Return metrics that are given as such or by name; a bundle gives all of its own."""
+    found: list[BaseMetric] = []
+    for one in [metrics] if isinstance(metrics, str) else metrics:
+        found += metrics_from_names([one]) if isinstance(one, str) else [one]
+    return found
+
+
+def results_of(runs: Sequence[AnyRun] | Mapping[str, AnyRun]) -> dict[str, BenchmarkResult]:
+    """Return runs by name: those of a mapping, else short ones; a folder is the runs in it."""
+    if isinstance(runs, Mapping):
+        return {
+            name: run if isinstance(run, BenchmarkResult) else load(run)
+            for name, run in runs.items()
+        }
+    given: list[Path | BenchmarkResult] = []
+    for run in runs:
+        given += [run] if isinstance(run, BenchmarkResult) else expanded([Path(run)])
+    return load_results(given)
+
+
+def compare(
+    *runs: AnyRun | Mapping[str, AnyRun],
+    metrics: Sequence[Metric] = (),
+    primary: str | None = None,
+    margin: float | Mapping[str, float] | None = None,
+    permutations: int = 1999,
+    seed: int = 42,
+    level: float = 0.95,
+) -> Comparison:
+    """Compare runs on the same cases, pair by pair: differences with intervals and p-values.
+
+    Arguments:
+        runs: Two or more runs, by path or in memory, or one mapping of names to runs; a folder
+            stands for the runs in it.
+        metrics: Only these metrics, by name or as such; fewer tests.
+        primary: The metric that is tested alone, without adjustment for the others.
+        margin: Non-inferiority margin: one number, or one per metric.
+        permutations: Number of permutations of patients.
+        seed: Seed of the permutations.
+        level: The level of intervals and tests.
+
+    Returns:
+        A `Comparison`: ``pairs`` with a `MetricDelta` per metric, ``to_frame()``, ``to_dict()``.
+
+    >>> import krisis
+    >>> rows = {"y": [0, 1] * 20, "a": [0, 1] * 20, "b": [0, 0] * 20, "case": range(40)}
+    >>> ways = [krisis.score(rows, truth="y", prediction=n, id="case", model=n) for n in "ab"]
+    >>> pair = krisis.compare(*ways, metrics=["accuracy"]).pairs[0]
+    >>> pair.deltas["accuracy"].delta, pair.deltas["accuracy"].verdict()
+    (-0.5, 'worse')
+    """
+    named = [run for run in runs if isinstance(run, Mapping)]
+    if named and len(runs) > 1:
+        raise InvalidValue("give runs one by one, or one mapping of names to runs")
+    loaded = results_of(
+        named[0] if named else [run for run in runs if not isinstance(run, Mapping)]
+    )
+    options = CompareOptions(
+        tuple(_compared(metrics)), permutations, seed, level, margin, primary=primary
+    )
+    return compare_runs(loaded, options)
+
+
+def _compared(metrics: Sequence[Metric]) -> list[Metric]:
+    """Return names of scores that the runs have, and metrics of one's own or of a bundle as such.
+
+    A name stays a name: the runs are compared in the form in which they were scored.
+    """
+    found: list[Metric] = []
+    for one in [metrics] if isinstance(metrics, str) else metrics:
+        own = isinstance(one, str) and (
+            registry.is_place(one) or one.partition("[")[0] in registry.table("bundles")
+        )
+        found += metrics_from_names([str(one)]) if own else [one]
+    return found
