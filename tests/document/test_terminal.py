@@ -52,9 +52,9 @@ def test_no_line_is_wider_than_a_terminal(name: str, verbose: bool) -> None:
 
 
 def test_show_prints_the_verdict_and_with_verbose_every_figure(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", FIXTURES["plain"]())
-    brief = krisis("show", "run", cwd=tmp_path)
-    whole = krisis("show", "run", "--verbose", cwd=tmp_path)
+    path = str(write_run(tmp_path / "run", FIXTURES["plain"]()))
+    brief = krisis("show", path, cwd=tmp_path)
+    whole = krisis("show", path, "--verbose", cwd=tmp_path)
     assert (brief.returncode, whole.returncode) == (0, 0)
     assert len(brief.stdout.splitlines()) <= 24
     assert "Expected Calibration Error" not in brief.stdout

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from tests.invented_runs import edit_run
+
 from krisis import Benchmark, SuiteConfig, registry
 from krisis.backends.baselines.constant import AlwaysAnswer, Majority
 from krisis.benchmark import baseline_rows, baseline_scores
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.data.ckd.suite import CKDSuite
 from krisis.execution.options import Execution
+from krisis.execution.recorder import Recorder
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.scoring import metrics_from_names
 from krisis.pages.document import Table
+from krisis.pages.verdict import verdict_of
 from krisis.results.result import BenchmarkResult
+from krisis.runs.load import list_runs, load_run
+from krisis.verbs.costing import own_baselines
 
 
 def test_the_scores_are_those_of_a_run_of_the_baseline():
@@ -62,3 +68,28 @@ def test_a_baseline_that_cannot_be_prepared_is_left_out():
 def test_a_suite_without_baselines_adds_nothing():
     suite = RecordListSuite([PatientRecord({"x": 1}, 0)])
     assert baseline_scores(baseline_rows(suite, suite.load()), default_benchmark_metrics()) == {}
+
+
+def test_the_answers_of_baselines_are_kept_in_the_run_and_the_verdict_with_them(tmp_path):
+    suite = CKDSuite(SuiteConfig(n_synthetic=40))
+    execution = Execution(baselines=True, recorder=Recorder(tmp_path))
+    result = Benchmark(suite, AlwaysAnswer(), execution=execution).run()
+    (path,) = list_runs(tmp_path)
+    again = load_run(path)
+    assert list(again.baseline_rows) == list(result.baseline_rows)
+    for name, rows in result.baseline_rows.items():
+        kept = again.baseline_rows[name]
+        assert [
+            (r.record_id, r.prediction, r.ground_truth, r.abstained, r.confidence) for r in kept
+        ] == [(r.record_id, r.prediction, r.ground_truth, r.abstained, r.confidence) for r in rows]
+    assert again.baseline_rows.get("nobody") is None
+    assert verdict_of(again).to_dict() == verdict_of(result).to_dict()
+    assert verdict_of(again).line("deferral").compared  # the guideline among them
+    beside = own_baselines(path)
+    assert set(beside) == set(result.baselines) - {result.backend_name}
+    edit_run(path, "UPDATE baselines SET prediction = 1 - prediction WHERE id = 1")
+    first = next(iter(result.baseline_rows))
+    assert len(load_run(path).baseline_rows[first]) == len(result.baseline_rows[first]) - 1
+    edit_run(path, "DELETE FROM baselines")
+    assert own_baselines(path) == {}
+    assert not verdict_of(load_run(path)).line("deferral").compared

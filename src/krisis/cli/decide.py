@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from krisis import registry
-from krisis.benchmark import baseline_rows
 from krisis.cli.certify import (
     AsJson,
     Calibration,
@@ -35,17 +33,11 @@ from krisis.decisions.population import Prevalence
 from krisis.decisions.reader import decide_with_reader, reader_facts, reader_lines
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, team_from
-from krisis.errors import InvalidValue, UserError
-from krisis.execution.assembly import suite_of
-from krisis.execution.config import checked_config
-from krisis.execution.trust import is_own, places_of
+from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, dumps, write_text
-from krisis.metrics.items import RunItems, Source
-from krisis.results.artefacts import kind_of
-from krisis.results.base import BenchmarkResult
-from krisis.results.run_items import items_of_result, read_items
-from krisis.runs.load import load_run
-from krisis.runs.places import is_run_file
+from krisis.metrics.items import RunItems
+from krisis.results.run_items import read_items
+from krisis.verbs.costing import baselines_of
 
 app = new_app()
 
@@ -201,7 +193,7 @@ def decide(
         n_folds=folds,
         answer_from=answer_from,
     )
-    decision = decide_run(items, options, baselines=_baselines(run, baseline or [], mode))
+    decision = decide_run(items, options, baselines=baselines_of(run, baseline or [], mode))
     _show(decide_facts(decision), decide_lines(decision), as_json)
 
 
@@ -253,44 +245,3 @@ def _numbers(text: str) -> list[float]:
         raise InvalidValue(
             f"{text!r} is no list of numbers; write for instance --thresholds 0.1,0.2,0.3"
         ) from None
-
-
-def _baselines(run: Path, others: Sequence[Path], mode: str | None) -> dict[str, RunItems]:
-    """Return the runs that are named, and the suite's baselines judged anew on the same records."""
-    named = {path.resolve().name.removesuffix(".json"): read_items(path, mode) for path in others}
-    if len(named) < len(others):
-        raise InvalidValue("two baselines have one name; rename one of them")
-    return {**own_baselines(run), **named}
-
-
-def own_baselines(run: Path) -> dict[str, RunItems]:
-    """Judge the baselines that a run was scored beside once more: only their scores were kept.
-
-    Of suites that are registered only, and without files that a stranger's run names: looking at
-    a run executes and reads nothing else.
-    """
-    if kind_of(run) not in ("run", "saved result"):
-        return {}  # other files keep no baselines
-    result = load_run(run) if is_run_file(run) else BenchmarkResult.load(run)
-    config = result.provenance.config
-    if not (result.baselines and config.get("suite") in registry.names("suites")):
-        return {}
-    files = places_of({name: config.get(name) for name in ("data_path", "suite_options")})
-    try:
-        if files and not is_own(result.provenance.run_id or "", config):
-            raise InvalidValue("they need files that somebody else's run names")
-        made = checked_config({**config, "prompt": None}, str(run))
-        suite = suite_of(made)
-        judged = baseline_rows(suite, suite.first(made.limit))
-        truths = {(row.record_id, str(row.ground_truth)) for r in judged.values() for row in r}
-        asked = {(r.record_id, str(r.ground_truth)) for r in result.evaluation_results}
-        if not asked <= truths:
-            raise InvalidValue("the suite gives other records now")
-    except UserError as error:
-        typer.echo(f"krisis: the baselines of {run} cannot be judged again ({error})", err=True)
-        return {}
-    return {
-        name: items_of_result(BenchmarkResult(rows, {}, {}, name), Source(name))
-        for name, rows in judged.items()
-        if name != result.backend_name
-    }

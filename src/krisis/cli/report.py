@@ -7,7 +7,6 @@ from pathlib import Path
 import typer
 
 from krisis.cli.certify import MaxNotEvaluated, calibrator_of
-from krisis.cli.decide import own_baselines
 from krisis.cli.help import command, new_app
 from krisis.decisions.certificate import certificate_from
 from krisis.decisions.costs import costs_of_run
@@ -27,6 +26,7 @@ from krisis.reporting.report import Section, build_report, report_html, save_fig
 from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import load_result, load_results, reproduce_command
 from krisis.results.run_items import read_items
+from krisis.verbs.costing import own_baselines
 
 app = new_app()
 

@@ -55,7 +55,10 @@ def show(
     as_json: AsJson = False,
     output: Output = None,
     verbose: bool = typer.Option(
-        False, "--verbose", "-v", help="Print every figure, not only the verdict."
+        False,
+        "--verbose",
+        "-v",
+        help="Print every figure, not only the verdict; with --metric this is the default.",
     ),
     save: Path | None = typer.Option(
         None, "--save", help="Save rows and scores to this new file, a result that can be named."
@@ -71,7 +74,9 @@ def show(
     if save is not None:
         _save(with_rows(result, run), run, save)
     Answer(
-        text=lambda: terminal_text(result.document(), verbose=verbose, colour=colour),
+        text=lambda: terminal_text(
+            result.document(), verbose=verbose or bool(metric or deferral), colour=colour
+        ),
         tables=lambda: score_tables(result),
         json=lambda: format_metrics_json_report(result),
     ).give(chosen, output)

@@ -37,8 +37,8 @@ _BASELINE_COLUMNS = {
     "Accuracy": "Accuracy",
     "Selective Accuracy (answered only)": "Right when answered",
     "Answer Rate (Coverage)": "Answered",
-    "Deferral Alignment": "Deferral aligned",
-    "Expected Calibration Error": "Calibration error",
+    "Deferral Alignment": "Aligned",
+    "Expected Calibration Error": "ECE",
 }
 
 
@@ -415,7 +415,9 @@ def _baselines(result: BenchmarkResult) -> list[Section]:
 
 
 def _value(score: MetricScore | None) -> float | str:
-    return "not scored" if score is None else score.value
+    if score is None:
+        return "not scored"
+    return "–" if math.isnan(score.value) else score.value
 
 
 # --- How it was made -------------------------------------------------------------------------

@@ -124,16 +124,36 @@ def _facts(facts: Facts) -> Grid:
 def _print_table(console: Console, table: Table) -> None:
     if table.title:
         console.print(_safe(table.title))
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for place, column in enumerate(table.columns):
-        grid.add_column(
-            _safe(column.heading),
-            justify="right" if column.is_number else "left",
-            overflow="fold",
-            no_wrap=place == 0 and len(table.columns) > 3,
-        )
-    for row in table.written():
-        grid.add_row(*map(_safe, row))
-    console.print(grid)
+    written = table.written()
+    for places in _that_fit(table, written):
+        grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+        for place in places:
+            column = table.columns[place]
+            grid.add_column(
+                _safe(column.heading),
+                justify="right" if column.is_number else "left",
+                overflow="fold",
+                no_wrap=place == 0 and len(table.columns) > 3,
+            )
+        for row in written:
+            grid.add_row(*(_safe(row[place]) for place in places))
+        console.print(grid)
     if table.note:
         console.print(_safe(table.note))
+
+
+def _that_fit(table: Table, written: list[list[str]]) -> list[list[int]]:
+    """Return the columns in parts that fit the terminal, each with the first; most are one part."""
+    narrowest = [
+        max(map(len, (*column.heading.split(), *(row[place] for row in written))), default=0) + 2
+        for place, column in enumerate(table.columns)
+    ]
+    if not all(one.is_number for one in table.columns[1:]):
+        return [list(range(len(narrowest)))]  # words can be wrapped
+    parts: list[list[int]] = [[0]]
+    for place in range(1, len(narrowest)):
+        width = narrowest[0] + sum(narrowest[one] for one in parts[-1][1:]) + narrowest[place]
+        if width - 2 > WIDTH and len(parts[-1]) > 1:
+            parts.append([0])
+        parts[-1].append(place)
+    return parts

@@ -65,7 +65,9 @@ def verdict_of(result: BenchmarkResult, options: VerdictOptions | None = None) -
     options = options or VerdictOptions()
     result, about = one_kind(result)
     run = items_of_result(result, source_of(result))
-    guideline = _matched(run.table, result.baseline_rows.get(GUIDELINE))
+    # Of several kinds of patients each has baselines of its own, such as "guideline (real)".
+    name = f"{GUIDELINE} ({about.partition(' ')[0]})" if about else GUIDELINE
+    guideline = _matched(run.table, result.baseline_rows.get(name))
     usable, accepted = _usable(run, options)
     return Verdict(
         [
