@@ -33,9 +33,9 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = invented_rows(160, seed=3)
     new = [replace(r, record_id=f"n{r.record_id}", cluster_id=f"n{r.cluster_id}") for r in rows]
     write_run(folder / "second", result_of(Rows(new, rows.answers), "m"))
-    certify = ["certify", "first", "--risk", "0.4", "--max-not-evaluated", "0.1"]
+    certify = ["certify", "first.krisis", "--risk", "0.4", "--max-not-evaluated", "0.1"]
     assert krisis(*certify, "-o", "certificate.json", cwd=folder).returncode == 0
-    words = ["calibrate", "--input", "first", "--output", "calibrator.json"]
+    words = ["calibrate", "--input", "first.krisis", "--output", "calibrator.json"]
     assert krisis(*words, cwd=folder).returncode == 0
     return folder
 
@@ -94,8 +94,8 @@ def no_change(content: Content, place: str) -> None:
     """Leave everything as it is."""
 
 
-VERIFY = ("certify", "--verify", "FILE", "second")
-REPORT = ("report", "second", "--certificate", "FILE", "-o", "NEW")
+VERIFY = ("certify", "--verify", "FILE", "second.krisis")
+REPORT = ("report", "second.krisis", "--certificate", "FILE", "-o", "NEW")
 FORGED: dict[str, tuple[Change, str]] = {
     "a suite as code": (lambda c, place: c["identity"].update(suite=place), "of the suite"),
     "a model with escapes": (lambda c, _: c["identity"].update(model=ESCAPE), "of the model"),
@@ -153,9 +153,9 @@ def test_the_honest_artifacts_are_taken(stranger: Stranger) -> None:
     assert stranger.gives(stranger.calibrator(no_change), "c.json", *SELECTIVE).returncode == 0
 
 
-SELECTIVE = ("selective", "second", "--calibration", "FILE", "--bootstrap-resamples", "50")
-CERTIFY = ("certify", "second", "--risk", "0.4", "--calibration", "FILE")
-DECIDE = ("decide", "second", "--curve", "--calibration", "FILE")
+SELECTIVE = ("selective", "second.krisis", "--calibration", "FILE", "--bootstrap-resamples", "50")
+CERTIFY = ("certify", "second.krisis", "--risk", "0.4", "--calibration", "FILE")
+DECIDE = ("decide", "second.krisis", "--curve", "--calibration", "FILE")
 CALIBRATORS: dict[str, tuple[Change, str]] = {
     "a method as code": (lambda c, place: c.update(method=place), "do not belong together"),
     "a model as code": (lambda c, place: c["model"].update(method=place), "model"),
@@ -224,9 +224,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
     for old, new in zip("abcde", "bcdef", strict=True)
 )
 RUN = ("run", "ckd", "--model", "openai/m", "--prices", "FILE", "--limit", "2", "--dry-run")
-CHECK = ("check", "second", "--gate", "FILE", "--max-not-evaluated", "0.1")
+CHECK = ("check", "second.krisis", "--gate", "FILE", "--max-not-evaluated", "0.1")
 SWEEP = ("sweep", "FILE", "--dry-run")
-COST = ("decide", "second", "--cost", "FILE", "--max-not-evaluated", "0.1")
+COST = ("decide", "second.krisis", "--cost", "FILE", "--max-not-evaluated", "0.1")
 YAML = {
     "a gate with code": (CHECK, "require: ['{place} >= 0.5']", "unknown metric"),
     "a gate against any file": (
