@@ -7,12 +7,15 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from krisis.cli.console import drawn, warn_of_damage, wide_console
 from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps, write_text
+from krisis.pages.compare import cases_document
+from krisis.pages.terminal import terminal_text
 from krisis.reporting.comparison import comparison_html
 from krisis.reporting.run_tables import comparison_tables
 from krisis.results.comparison.compare import Comparison
@@ -20,6 +23,7 @@ from krisis.results.comparison.text import comparison_parts
 from krisis.verbs import scoring as verbs
 
 app = new_app()
+MOST_PAIRS = 3  # of which the cases are compared one by one
 
 
 @command(
@@ -73,6 +77,9 @@ def print_comparison(comparison: Comparison) -> None:
 
 def draw_comparison(comparison: Comparison, console: Console) -> None:
     """Draw a comparison on a console, pair by pair."""
+    if len(comparison.pairs) <= MOST_PAIRS:  # of many runs, the table of all comes first
+        for line in terminal_text(cases_document(comparison)).splitlines()[1:]:
+            console.print(Text(line))
     for part in comparison_parts(comparison, width=console.width):
         console.print(part)
 

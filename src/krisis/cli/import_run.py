@@ -8,12 +8,12 @@ from typing import Literal
 import typer
 from pydantic import ValidationError
 
+from krisis.cli.console import print_document
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue, UnknownName
 from krisis.execution.imported.base import ImportOptions
 from krisis.execution.imported.run import read_file, write_run
 from krisis.json_values import JsonObject
-from krisis.results.report import format_report
 from krisis.yaml_values import read_mapping
 
 app = new_app()
@@ -64,7 +64,7 @@ def import_run(
     read = [read_file(path, kind, options) for path in files]  # nothing is written if one fails
     for one in read:
         result = write_run(one, out)
-        typer.echo(format_report(result))
+        print_document(result.document())
         if one.taken.n_unread:
             typer.echo(one.taken.reading_words)
         typer.echo(f"Run: {result.provenance.run_file}")

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.console import has_colour
 from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
+from krisis.pages.terminal import terminal_text
 from krisis.reporting.run_tables import score_tables
 from krisis.results.base import BenchmarkResult
 from krisis.results.column_rows import ColumnRows
 from krisis.results.loading import metrics_asked, with_rows
-from krisis.results.report import format_metrics_json_report, format_report
+from krisis.results.report import format_metrics_json_report
 from krisis.results.seed_deferral import scored_by_flags
 from krisis.runs.places import copy_warning
 from krisis.verbs import scoring as verbs
@@ -51,17 +53,21 @@ def show(
     output_format: Format = "",
     as_json: AsJson = False,
     output: Output = None,
+    verbose: bool = typer.Option(False, "--verbose", "-v"),
     save: Path | None = typer.Option(None, "--save"),
 ) -> None:
     """Print the report of a run; with --metric, score its rows again without asking any model."""
     chosen = chosen_format(output_format, as_json, output)
+    colour = output is None and has_colour()
     result = _by_flags(run, metric, deferral) if deferral else verbs.score(run, metrics=metric)
     if warning := copy_warning(run):
         typer.echo(warning, err=True)
     if save is not None:
         _save(with_rows(result, run), run, save)
     Answer(
-        text=lambda: format_report(result),
+        text=lambda: terminal_text(
+            result.document(), verbose=verbose or bool(metric or deferral), colour=colour
+        ),
         tables=lambda: score_tables(result),
         json=lambda: format_metrics_json_report(result),
     ).give(chosen, output)

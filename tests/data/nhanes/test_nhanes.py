@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.documents import facts
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
@@ -23,7 +24,6 @@ from krisis.data.nhanes.hypertension import GUIDELINES, HypertensionSuite, categ
 from krisis.data.perturbation import in_second_unit
 from krisis.data.real_people import split
 from krisis.errors import InvalidFile, InvalidValue, ThirdPartyWarning, UnknownName
-from krisis.results.report import format_report
 from krisis.runs.load import read_description
 
 ACC, ESC = GUIDELINES.values()
@@ -292,7 +292,7 @@ def test_every_question_has_another_wording(kind, task, options):
 def test_a_report_names_the_guideline(guideline):
     suite = made(HypertensionSuite, "third-reading", guideline=guideline)
     result = Benchmark(suite, backend_from_name("guideline"), []).run()
-    assert f"; guideline: {guideline}\n" in format_report(result)
+    assert facts(result.document())["data"].endswith(f"; guideline: {guideline}")
     assert result.suite_description["guideline"] == guideline
 
 

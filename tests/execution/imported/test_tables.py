@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
+from tests.documents import said, unwrapped
 from tests.invented_runs import edit_run
 from typer.testing import CliRunner, Result
 
@@ -245,7 +246,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         *("--should-defer", "defer", "--group", "sex", "--answers", "0=no,1=yes", "--positive", 1),
     )
     assert done.exit_code == 0, (done.output, done.exception)
-    assert "right answer    column label" in done.output
+    assert "right answer column label" in unwrapped(done.output)
     return [Path(line[5:]) for line in done.output.splitlines() if line.startswith("Run: ")]
 
 
@@ -285,7 +286,7 @@ def test_reports_and_the_viewer_mark_it_as_imported(
     client = TestClient(create_app(runs[0].parent), base_url="http://127.0.0.1")
     krisis("report", runs[0], "-o", tmp_path / "report.html")
     texts = [
-        krisis("show", runs[0]).output,
+        said(loaded.document()),
         (tmp_path / "report.html").read_text(encoding="utf-8"),
         client.get(f"/runs/{runs[0].stem}").text,
     ]
@@ -308,7 +309,9 @@ def test_rows_that_were_not_taken_are_in_the_run_and_its_attrition(tmp_path: Pat
     options = ("--truth", "label", "--prediction", "said", "-o", tmp_path / "runs")
     done = krisis("import", path, "--as", "csv", *options)
     assert done.exit_code == 0
-    assert "1 of 3 rows could not be taken (to list them, type: krisis export" in done.output
+    assert "1 of 3 rows could not be taken (to list them, type: krisis export" in unwrapped(
+        done.output
+    )
     assert "3 loaded → 2 sent" in done.output
     [run] = (tmp_path / "runs").iterdir()
     listed = krisis("export", run, "--to", "not-taken", "-o", tmp_path / "left.csv")
@@ -352,8 +355,8 @@ def test_the_answers_of_a_reader_are_a_run_of_the_cases_that_they_read(tmp_path:
     ]
     done = krisis("import", path, "--as", "csv", *options, "--output", tmp_path / "runs")
     assert done.exit_code == 0, done.output
-    assert "Backend: reader/dr_a" in done.output
-    assert "Read:    6 of 8 records; the others are not part of this run" in done.output
+    assert "· reader/dr_a" in done.output
+    assert "\nRead 6 of 8 records; the others are not part of this run" in done.output
     (run,) = (tmp_path / "runs").iterdir()
     assert load_run(run).backend_name == "reader/dr_a"
 
