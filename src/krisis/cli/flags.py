@@ -188,6 +188,10 @@ FLAGS: dict[str, tuple[str, str]] = {
     ),
     "--trust": ("", "Use what another user's run names: code, addresses, files."),
     "--truth": ("COLUMN", "Column of the right answer."),
+    "--verbose": (
+        "",
+        "Print every figure, not only the verdict; with --metric this is the default.",
+    ),
     "--verify": ("FILE", "A certificate to check on this run of other patients."),
     "--width": ("MILLIMETRES", "Width for print: 85 for a column, 170 for a page."),
     "--with-sex": ("", "Add sex as a 27th column."),
