@@ -10,6 +10,7 @@ import numpy as np
 
 from krisis.json_values import JsonMapping
 from krisis.metrics.calibration import confidence_bin
+from krisis.metrics.partition import DUE, SAFE
 from krisis.metrics.table import FloatArray, Table
 from krisis.reporting.deferral import CELLS
 from krisis.reporting.figure import Figure
@@ -111,9 +112,10 @@ class CaseLinks:
             found.append((words, self._address(wanted), n_found))
         return found
 
-    def segment(self, tone: str) -> str:
-        """Return the cases of a part of the attrition bar."""
-        return self._address(_SEGMENTS[tone])
+    def cell(self, kind: str, tone: str) -> str:
+        """Return the cases of a part of the bar: a kind of cases and what became of them."""
+        due = {SAFE: "no", DUE: "yes"}.get(kind, "")
+        return self._address(replace(_SEGMENTS[tone], due=due))
 
     def failure(self, name: str) -> str:
         """Return the cases that have no answer in one way."""

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 from krisis.decisions.certificate import Certificate, certificate_from, certificate_lines
 from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
-from krisis.decisions.costs import OWNERSHIP
-from krisis.decisions.decide import PER, DecideOptions, price_thresholds
+from krisis.decisions.costs import OWNERSHIP, PER
+from krisis.decisions.decide import DecideOptions, price_thresholds
 from krisis.decisions.missing_rows import too_many_missing
 from krisis.decisions.run_sample import rows_hash, sample_of
 from krisis.decisions.sample import METHODS, Sample, find_threshold
