@@ -143,6 +143,7 @@ FILTERS = [
     RowFilter(record="case-000030"),
     RowFilter(record="case-00003"),
     RowFilter(text="REPLY 1"),
+    RowFilter(text="reply CASE-00001"),
     RowFilter(text="äö SS"),
     RowFilter(text="清"),
     RowFilter(text="'; DROP TABLE rows; --"),
