@@ -14,8 +14,8 @@ from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_result
 from krisis.viewer.app import _answer
 from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.filters import RowFilter
 from krisis.viewer.pages import cases, runs
-from krisis.viewer.row_index import RowFilter
 
 # At this number of rows every limit of the large case holds.
 N_LARGE = 100_000

@@ -21,7 +21,6 @@ from krisis.results.call_totals import CallTotals
 from krisis.results.result import BenchmarkResult
 from krisis.runs.description import Identity, RunDescription
 from krisis.runs.load import list_runs, read_description, stored_parts
-from krisis.runs.places import WriterLock
 from krisis.runs.read import open_run
 from krisis.runs.schema import TABLES, Checksums, insert
 from krisis.runs.write import RowPlace, RunWriter, StoredCase
@@ -32,7 +31,6 @@ TASK = {
     "positive": 1,
     "groups": {"stage": "ckd_stage"},
 }
-HELD: list[WriterLock] = []
 ANSWERS = TaskFacts.of(TASK).answers_to_score()
 
 
@@ -115,7 +113,23 @@ def write_run(
     features: Mapping[str, Any] | None = None,
     n_cases: int | None = None,
 ) -> Path:
-    """Write a run ``PLACE.krisis`` as a real run does; with ``n_cases`` it still goes on."""
+    """Write a run ``PLACE.krisis`` as a real run does; with ``n_cases`` it has not ended."""
+    writer = begin_run(place, result, features=features, n_cases=n_cases)
+    if n_cases is None:
+        facts, scores = stored_parts(result)
+        writer.finish(facts=facts, scores=scores, version=__version__)
+    writer.close()
+    return writer.path
+
+
+def begin_run(
+    place: Path,
+    result: BenchmarkResult,
+    *,
+    features: Mapping[str, Any] | None = None,
+    n_cases: int | None = None,
+) -> RunWriter:
+    """Write the rows of a run that goes on; its writer has to be closed."""
     path = place.with_name(f"{place.name}.krisis")
     rows = result.evaluation_results
     described = RunDescription(
@@ -124,6 +138,7 @@ def write_run(
         backend_name=result.backend_name,
         n_cases=n_cases or len(rows),
         identity=Identity(n_records=n_cases or len(rows)),
+        task=result.provenance.task_facts,
         suite_description=result.suite_description,
         stores_features=features is not None,
     )
@@ -141,13 +156,8 @@ def write_run(
     writer.begin_session({})
     if rows:
         writer.append([RowPlace(i, i) for i in range(len(rows))], rows, CallTotals())
-    if n_cases is None:
-        facts, scores = stored_parts(result)
-        writer.finish(facts=facts, scores=scores, version=__version__)
-    writer.close()
-    if n_cases is not None:
-        HELD.append(WriterLock(path))  # as the process that writes it would
-    return path
+        writer.flush()
+    return writer
 
 
 def edit_run(path: Path, sql: str, *values: object) -> None:
@@ -169,24 +179,6 @@ def forge_run(path: Path, table: str, where: str = "1", **changes: object) -> No
             connection.execute(f"DELETE FROM {table} WHERE {names[0]} = ?", (line[0],))
             connection.execute(insert(table, replace=True), checksums.sealed(table, *forged))
         connection.commit()
-
-
-def add_line(path: Path, table: str, *values: object) -> None:
-    """Write a line of a table, with its checksum."""
-    checksums = Checksums(read_description(path).run_id)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(insert(table, replace=True), checksums.sealed(table, *values))
-        connection.commit()
-
-
-def grow(path: Path) -> None:
-    """Add a row to a run that has not ended: the last one once more, of the next case."""
-    with closing(sqlite3.connect(path)) as connection:
-        case = connection.execute("SELECT * FROM cases ORDER BY position DESC").fetchone()
-        row = connection.execute("SELECT * FROM rows ORDER BY position DESC").fetchone()
-    place = row[0] + 1
-    add_line(path, "cases", place, f"case-{place:06d}", *case[2:-1])
-    add_line(path, "rows", place, place, *row[2:-1])
 
 
 def forge_description(path: Path, **changes: object) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from tests.documents import line_of
 
 from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord, Task
 from krisis.data.base import RecordListSuite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
+from krisis.pages.terminal import terminal_text
 from krisis.reporting.report import build_report, report_html
-from krisis.results.report import format_report
 from krisis.runs.load import load_run
 from krisis.viewer.app import create_app
 
@@ -44,18 +45,20 @@ SAID = ("timeout", "TimeoutError: the ward's server is slow", "unavailable", "re
 
 
 def test_in_the_text_report(run: Path) -> None:
-    text = format_report(load_run(run))
-    assert "3 of 9 records NOT EVALUATED" in text
-    assert "  timeout      2  TimeoutError: the ward's server is slow" in text
-    assert "  unavailable  1  ConnectionResetError: [Errno 104] reset by <b>peer</b>" in text
+    document = load_run(run).document()
+    assert "3 of 9 records NOT EVALUATED" in document.lead[0]
+    timeout, reset = line_of(document, "timeout"), line_of(document, "unavailable")
+    assert list(timeout.values())[1:] == [2, "TimeoutError: the ward's server is slow"]
+    assert list(reset.values())[1:] == [1, "ConnectionResetError: [Errno 104] reset by <b>peer</b>"]
+    assert "TimeoutError: the ward's server is slow" in terminal_text(document, verbose=False)
 
 
 def test_in_the_page_and_the_viewer(run: Path) -> None:
     client = TestClient(create_app(run.parent), base_url="http://127.0.0.1")
-    page = client.get(f"/runs/{run.name}").text
+    page = client.get(f"/runs/{run.stem}").text
     for html in (report_html(build_report(load_run(run))), page):
         assert "Failures by class" in html
         assert "reset by &lt;b&gt;peer&lt;/b&gt;" in html
         assert "the ward&#39;s server is slow" in html
-    found = client.get(f"/runs/{run.name}.json").json()["failures"]
+    found = client.get(f"/runs/{run.stem}.json").json()["failures"]
     assert {name: kind["n"] for name, kind in found.items()} == {"timeout": 2, "unavailable": 1}

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.documents import said
 from tests.invented_runs import ANSWERS, invented_rows, result_of, rows_of_every_outcome
 from tests.metrics.random_rows import TASKS, random_rows
 from typer.testing import CliRunner
@@ -78,7 +79,7 @@ def test_a_model_that_breaks_off_on_every_healthy_patient_is_right_on_617_of_100
     assert scores["answer_rate"].value == pytest.approx(37 / 60)
     assert scores["no_answer_rate"].value == pytest.approx(23 / 60)
     assert scores["selective_accuracy"].value == 1.0
-    assert "no case of this kind was answered" in format_report(result)
+    assert "no case of this kind was answered" in said(result.document())
     assert exit_code(check_run(result, Gate(("accuracy >= 0.9",)))) == 1
     assert exit_code(check_run(result, Gate(("no_answer_rate <= 0.01",)))) == 1
     certificate = certify_run(items_of_result(result, Source("run")), CertifyOptions(risk=0.2))
@@ -123,7 +124,7 @@ def test_an_answer_that_is_not_allowed_is_no_answer_with_the_value_in_the_row(
     report = format_report(result)
     assert report.startswith("50 of 50 records WITHOUT AN ANSWER")
     if kept is not None:
-        assert f"{kept!r} is not one of the allowed answers (0, 1)" in report
+        assert f"{kept!r} is not one of the allowed answers (0, 1)" in said(result.document())
 
 
 @pytest.mark.parametrize("value", [True, "1", 1.0, np.int64(1), " 1"])
@@ -289,7 +290,7 @@ def test_words_without_a_positive_answer_name_the_key_to_set() -> None:
     scores = score_all(default_benchmark_metrics(), named)
     assert not math.isnan(scores["brier_score"].value)
     result = BenchmarkResult(rows, scores, {}, "m", facts)
-    assert "name it with `positive`" in format_report(result)
+    assert "name it with `positive`" in said(result.document())
 
 
 def test_tokens_are_everything_used_of_which_lost() -> None:

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tests.documents import has_row, said
 from tests.invented_runs import invented_rows
 from typer.testing import CliRunner
 
@@ -22,7 +23,6 @@ from krisis.metrics.forms import Form, Share, Uncertainty
 from krisis.metrics.table import Table
 from krisis.reporting.report import build_report, report_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
-from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import side_by_side
 
@@ -83,12 +83,12 @@ def test_a_plug_in_metric_is_shown_compared_ranked_and_gated(
     assert score.interval is not None
     assert score.interval.low < score.value < score.interval.high
 
-    assert metrics[1].label in format_report(stored)
+    assert has_row(stored.document(), metrics[1].label)
     assert metrics[1].label in report_html(build_report(stored))
 
     comparison = compare_runs(
         {path.stem: BenchmarkResult.load(path) for path in paths},
-        CompareOptions(n_permutations=399),
+        CompareOptions((key,), n_permutations=399),
     )
     delta = comparison.pairs[0].deltas[key]
     assert delta.left == score.value
@@ -173,7 +173,9 @@ def test_a_metric_that_raises_is_undefined_and_costs_no_other(tmp_path: Path) ->
             result.metric_scores["raising_form"].details["reason"].endswith("KeyError: 'lactate'")
         )
         assert result.metric_scores["accuracy"].interval is not None
-        assert "Raising is undefined: the metric raised ZeroDivisionError" in format_report(result)
+        assert "Raising is undefined: the metric raised ZeroDivisionError" in said(
+            result.document()
+        )
         assert "the metric raised ZeroDivisionError" in report_html(build_report(result))
         result.save(tmp_path / f"{result.backend_name}.json")
     options = CompareOptions(metrics=(Accuracy(), Raising(), RaisingForm()), n_permutations=99)

@@ -225,7 +225,7 @@ def test_execution_metadata_are_all_there_in_text_and_json() -> None:
     assert extras["records_per_second"] == pytest.approx(20 / extras["elapsed_seconds"])
     text = format_report(result)
     for name in EXECUTION_FIELDS:
-        assert f"\n{name} " in text
+        assert f"\n  {name} " in text
         assert name in json.loads(format_json_report(result))["extras"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -104,7 +104,8 @@ class Benchmark:
         session = Session(job, self.execution, stop)
         try:
             settled, perturbed, facts = await session.run()
-            facts.baselines = baselines
+            facts.baseline_rows = baselines
+            facts.baselines = baseline_scores(baselines, self.metrics)
             named = (job.description, self.backend.asked_as)
             rows, scores = await self._aside(lambda: self._scored(settled, facts))
             result = BenchmarkResult(rows, scores, *named, facts=facts, perturbed=perturbed)
@@ -118,10 +119,10 @@ class Benchmark:
         """Work; beside other runs in a thread, so that their calls do not wait for it."""
         return work() if self.execution.together is None else await asyncio.to_thread(work)
 
-    def _prepared(self, job: Job) -> dict[str, MetricScores]:
+    def _prepared(self, job: Job) -> dict[str, Rows]:
         self.backend.prepare(self.suite.restricted(job.records))
         wanted = self.execution.baselines
-        return baseline_scores(self.suite, job.records, self.metrics) if wanted else {}
+        return baseline_rows(self.suite, job.records) if wanted else {}
 
     def _scored(
         self, settled: Sequence[EvaluationResult], facts: RunFacts
@@ -168,10 +169,9 @@ def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> Ben
 
 
 def baseline_scores(
-    suite: BaseDataSuite, records: Sequence[PatientRecord], metrics: Sequence[BaseMetric]
+    found: Mapping[str, Rows], metrics: Sequence[BaseMetric]
 ) -> dict[str, MetricScores]:
     """Return the scores of the suite's baselines; see `baseline_rows`."""
-    found = baseline_rows(suite, records)
     return {name: brief_scores(score_all(metrics, rows)) for name, rows in found.items()}
 
 

@@ -7,8 +7,12 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import MISSING, Field, fields
+from importlib import import_module
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from krisis.pages.document import Document
 
 MOST_LETTERS = 60
 MOST_ENTRIES = 12
@@ -75,6 +79,28 @@ def format_interval(interval: Bounds | None) -> str:
     if interval is None or math.isnan(interval.low):
         return ""
     return f"[{interval.low:.4f}, {interval.high:.4f}]"
+
+
+class Documented:
+    """A result that shows itself as its document, also in a notebook.
+
+    ``builder`` names the function that writes it, as ``module:name``: no stage imports what shows
+    it.
+    """
+
+    __slots__ = ()
+    builder: ClassVar[str]
+
+    def document(self) -> Document:
+        """Return all there is to show of the result."""
+        module, _, name = self.builder.partition(":")
+        found: Document = getattr(import_module(module), name)(self)
+        return found
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        shown: str = import_module("krisis.pages.html").html_fragment(self.document())
+        return shown
 
 
 class ShortRepr:

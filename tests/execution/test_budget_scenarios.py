@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from tests.documents import said
 
 from krisis import Benchmark, PatientRecord
 from krisis.backends.asking import Asking, Elicitation
@@ -23,7 +24,6 @@ from krisis.execution.pacing.budget import Limits
 from krisis.execution.pacing.prices import Price
 from krisis.metrics import Accuracy
 from krisis.results.base import BenchmarkResult
-from krisis.results.report import format_report
 from krisis.results.stops import BudgetReached
 
 PRICE = Price(2.0, 10.0)
@@ -333,4 +333,4 @@ def test_a_provider_that_never_reports_tokens_is_charged_at_the_cap(
     assert took.cost_at_most is not None
     assert took.cost_at_most >= PRICE.cost(provider.n_input, provider.n_output)
     n = f"{provider.n_calls} of {provider.n_calls} calls did not report their tokens"
-    assert f"unknown, at most {took.cost_at_most:.3f}: {n}" in format_report(result)
+    assert f"unknown, at most {took.cost_at_most:.3f}: {n}" in said(result.document())

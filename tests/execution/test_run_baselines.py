@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from tests.invented_runs import edit_run
+
 from krisis import Benchmark, SuiteConfig, registry
 from krisis.backends.baselines.constant import AlwaysAnswer, Majority
-from krisis.benchmark import baseline_scores
+from krisis.benchmark import baseline_rows, baseline_scores
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.data.ckd.suite import CKDSuite
 from krisis.execution.options import Execution
+from krisis.execution.recorder import Recorder
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.scoring import metrics_from_names
-from krisis.results.report import format_report
+from krisis.pages.document import Table
+from krisis.pages.verdict import verdict_of
 from krisis.results.result import BenchmarkResult
+from krisis.runs.load import list_runs, load_run
+from krisis.verbs.costing import own_baselines
 
 
 def test_the_scores_are_those_of_a_run_of_the_baseline():
     suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=20))
-    found = baseline_scores(suite, suite.load(), default_benchmark_metrics())
+    found = baseline_scores(baseline_rows(suite, suite.load()), default_benchmark_metrics())
     assert list(found) == list(suite.baselines)
     for name in suite.baselines:
         result = Benchmark(suite, registry.find("backends", name)()).run()
@@ -35,13 +41,14 @@ def test_they_follow_the_limit_of_a_run_and_survive_its_file(tmp_path):
     path = tmp_path / "result.json"
     result.save(path)
     assert BenchmarkResult.load(path).to_json() == result.to_json()
-    report = format_report(BenchmarkResult.load(path))
-    assert "Baselines on the same records" in report
-    assert "this run: always-answer" in report
+    document = BenchmarkResult.load(path).document()
+    shown = document.section("baselines").parts[0]
+    assert isinstance(shown, Table)
+    assert [cells[0] for cells in shown.rows] == ["this run", *result.baselines]
     rescored = result.scored(metrics_from_names(["brier_score"]), BootstrapOptions())
-    assert "Baselines" in format_report(rescored)
+    assert "baselines" in {one.key for one in rescored.document().sections}
     unknown = result.scored(metrics_from_names(["mean_absolute_error"]), BootstrapOptions())
-    assert "Baselines" not in format_report(unknown)
+    assert "baselines" not in {one.key for one in unknown.document().sections}
 
 
 def test_nothing_is_added_unless_asked_for():
@@ -54,10 +61,35 @@ def test_a_baseline_that_cannot_be_prepared_is_left_out():
         baselines = ("majority", "always-abstain")
 
     suite = Bare([PatientRecord({"x": 1}, 0)])
-    found = baseline_scores(suite, suite.load(), default_benchmark_metrics())
+    found = baseline_scores(baseline_rows(suite, suite.load()), default_benchmark_metrics())
     assert list(found) == ["always-abstain"]
 
 
 def test_a_suite_without_baselines_adds_nothing():
     suite = RecordListSuite([PatientRecord({"x": 1}, 0)])
-    assert baseline_scores(suite, suite.load(), default_benchmark_metrics()) == {}
+    assert baseline_scores(baseline_rows(suite, suite.load()), default_benchmark_metrics()) == {}
+
+
+def test_the_answers_of_baselines_are_kept_in_the_run_and_the_verdict_with_them(tmp_path):
+    suite = CKDSuite(SuiteConfig(n_synthetic=40))
+    execution = Execution(baselines=True, recorder=Recorder(tmp_path))
+    result = Benchmark(suite, AlwaysAnswer(), execution=execution).run()
+    (path,) = list_runs(tmp_path)
+    again = load_run(path)
+    assert list(again.baseline_rows) == list(result.baseline_rows)
+    for name, rows in result.baseline_rows.items():
+        kept = again.baseline_rows[name]
+        assert [
+            (r.record_id, r.prediction, r.ground_truth, r.abstained, r.confidence) for r in kept
+        ] == [(r.record_id, r.prediction, r.ground_truth, r.abstained, r.confidence) for r in rows]
+    assert again.baseline_rows.get("nobody") is None
+    assert verdict_of(again).to_dict() == verdict_of(result).to_dict()
+    assert verdict_of(again).line("deferral").compared  # the guideline among them
+    beside = own_baselines(path)
+    assert set(beside) == set(result.baselines) - {result.backend_name}
+    edit_run(path, "UPDATE baselines SET prediction = 1 - prediction WHERE id = 1")
+    first = next(iter(result.baseline_rows))
+    assert len(load_run(path).baseline_rows[first]) == len(result.baseline_rows[first]) - 1
+    edit_run(path, "DELETE FROM baselines")
+    assert own_baselines(path) == {}
+    assert not verdict_of(load_run(path)).line("deferral").compared

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.documents import said
 from tests.invented_runs import rows_in
 from typer.testing import CliRunner
 
@@ -31,7 +32,6 @@ from krisis.metrics import Accuracy, DeferralAlignment
 from krisis.reporting.report import build_report, report_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.comparison.text import heading
-from krisis.results.report import format_report
 from krisis.results.side_by_side import warned
 from krisis.results.stops import BudgetReached, Decided, Interrupted, StopRule
 from krisis.runs.load import list_runs, load_run
@@ -184,7 +184,7 @@ def test_better_than_tosses_the_pairs_that_differ(tmp_path: Path) -> None:
     undecided = run(Skilled(0.6), f"deferral_alignment better than {path}")
     assert (rule_of(undecided).answer, undecided.stop) == ("not decided", None)
     assert rule_of(undecided).e_value == pytest.approx(1)
-    assert "not decided by 300 of 300 records" in format_report(undecided)
+    assert "not decided by 300 of 300 records" in said(undecided.document())
 
 
 def test_failed_rows_and_rows_that_the_other_run_lacks_are_counted_and_left_out(
@@ -237,7 +237,7 @@ def test_a_decision_by_the_last_record_is_no_early_end() -> None:
     result = run(Skilled(1.0), "accuracy >= 0.6", some_records(n))
     assert result.stop is None
     assert result.attrition.n_sent == n == rule_of(result).n_records < 300
-    assert "Rule to stop by: accuracy >= 0.6: yes" in format_report(result)
+    assert "Rule to stop by: accuracy >= 0.6: yes" in said(result.document())
 
 
 def test_a_narrow_interval_ends_a_run_from_30_patients_on() -> None:
@@ -283,7 +283,7 @@ def test_a_budget_may_end_the_run_first(tmp_path: Path) -> None:
     cut = run(Skilled(0.97), rule, recorder=Recorder(tmp_path), limits=limits)
     assert isinstance(cut.stop, BudgetReached)
     assert rule_of(cut).answer == "not decided"
-    assert "INCOMPLETE" in format_report(cut)
+    assert "INCOMPLETE" in said(cut.document())
     (path,) = list_runs(tmp_path)
     resumed = run(Skilled(0.97), rule, recorder=Recorder.resume(path))
     assert rule_of(resumed) == rule_of(run(Skilled(0.97), rule))
@@ -293,7 +293,7 @@ def test_every_report_says_how_the_run_ended_and_that_its_figures_lean(tmp_path:
     old, other = run(Skilled(0.6), None), run(Skilled(0.9), None)
     stopped = run(Skilled(0.97), "accuracy >= 0.85")
     caution = "lean towards that decision (optional stopping)"
-    text = format_report(stopped)
+    text = said(stopped.document())
     assert f"STOPPED AS ASKED: {stopped.attrition.n_left} records not asked (accuracy >= " in text
     assert caution in text
     assert "in at most 5 % of runs" in text

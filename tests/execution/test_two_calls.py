@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.commands import krisis
+from tests.documents import said
 
 from krisis import Benchmark, PatientRecord
 from krisis.backends.asking import Asking, Elicitation, Way
@@ -29,7 +30,6 @@ from krisis.execution.options import Execution, batch_api_of
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.results.base import BenchmarkResult
-from krisis.results.report import format_report
 from krisis.results.stops import Interrupted
 from krisis.runs.load import list_runs, load_run, read_description
 
@@ -263,7 +263,7 @@ def test_a_run_is_known_by_its_prompt_and_its_way_of_asking(tmp_path: Path) -> N
     assert kept.backend_name == result.backend_name
     assert kept.provenance.asking is not None
     assert kept.provenance.asking.prompt_text == own.text
-    assert f"SHA-256 {own.sha256[:12]}" in format_report(kept)
+    assert f"SHA-256 {own.sha256[:12]}" in said(kept.document())
     changed = PromptTemplate("mine", built_in_prompt().replace("You may abstain.", "Abstain!"))
     for other in (Asking(changed, asking.elicit), Asking(own), Asking()):
         with pytest.raises(RunConflict, match=r"asking\.(prompt_sha256|elicit) was"):
@@ -320,7 +320,7 @@ def test_prompts_and_ways_are_compared_as_models_are(
     code, _, err = krisis("resume", str(sweep), cwd=tmp_path)
     assert code == 0, err
     one = list_runs(sweep)[0]
-    code, _, err = krisis("run", "--config", str(one), "--out", "again", cwd=tmp_path)
+    code, _, err = krisis("run", "--config", str(one), "--output", "again", cwd=tmp_path)
     assert code == 0, err
     assert sum(server.counts()["kinds"].values()) == n_calls
     (again,) = list_runs(tmp_path / "again")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.documents import said
 
 from krisis.errors import InvalidValue
 from krisis.metrics.abstention import DeferralAlignment, SelectiveAccuracy
@@ -16,7 +17,6 @@ from krisis.metrics.explanations import METHODS, REASONS
 from krisis.metrics.scoring import score_all
 from krisis.metrics.selective_prediction import RiskAtCoverage
 from krisis.metrics.table import Answers
-from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import side_by_side
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -55,7 +55,7 @@ def test_every_method_in_the_source_is_explained() -> None:
 def test_the_report_explains_the_methods_and_reasons_it_prints_and_no_others() -> None:
     rows = [EvaluationResult(1, 1, confidence=0.5), EvaluationResult(None, 1, abstained=True)]
     scores = score_all([Accuracy(), RiskAtCoverage()], rows, intervals=BootstrapOptions())
-    report = format_report(BenchmarkResult(rows, scores, {}, "m"))
+    report = said(BenchmarkResult(rows, scores, {}, "m").document())
     assert f"coverage_is_never_reached ({REASONS['coverage_is_never_reached']})" in report
     lines = [line for line in report.splitlines() if line.partition(":")[0] in METHODS]
     assert lines == [f"mid_p: {METHODS['mid_p']}"]
@@ -65,7 +65,7 @@ def test_a_notebook_explains_the_methods_and_reasons_it_shows() -> None:
     rows = [EvaluationResult(1, 1, confidence=0.5), EvaluationResult(None, 1, abstained=True)]
     scores = score_all([Accuracy(), RiskAtCoverage()], rows, intervals=BootstrapOptions())
     result = BenchmarkResult(rows, scores, {}, "m")
-    missing = f"undefined: coverage_is_never_reached ({REASONS['coverage_is_never_reached']})"
+    missing = f"is undefined: coverage_is_never_reached ({REASONS['coverage_is_never_reached']})"
     assert missing in result._repr_html_()
     assert result._repr_html_().count(f"<p>mid_p: {METHODS['mid_p']}</p>") == 1
     silent = score_all([SelectiveAccuracy()], rows[1:], intervals=BootstrapOptions())

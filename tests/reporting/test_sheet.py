@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from tests.documents import unwrapped
 from tests.invented_runs import invented_rows, result_of, write_run
 from typer.testing import CliRunner
 
@@ -67,7 +68,7 @@ def told(*arguments: object, code: int = 0) -> str:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    told("run", "ckd", "--model", "guideline", "--limit", "60", "--out", folder)
+    told("run", "ckd", "--model", "guideline", "--limit", "60", "--output", folder)
     return next(folder.iterdir())
 
 
@@ -78,7 +79,7 @@ def runs(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
     rows = invented_rows(90)
     saved = result_of(rows).save(folder / "result.json")
     unscored = BenchmarkResult(rows, {}, {"suite": "own"}, "m").save(folder / "unscored.json")
-    told("import", IMPORTED / "stopped.json", "--as", "inspect", "--out", folder / "imported")
+    told("import", IMPORTED / "stopped.json", "--as", "inspect", "--output", folder / "imported")
     (folder / "run-file.json").write_text(json.dumps(RUN_FILE), encoding="utf-8")
     return {
         "demo": demo,
@@ -466,9 +467,9 @@ def test_entities_read_as_the_signs_they_stand_for() -> None:
 def test_why_a_figure_has_no_interval_is_said(demo: Path, tmp_path: Path) -> None:
     saved, reason = tmp_path / "saved.json", "reported_as_a_point"
     shown = told("show", demo, "-m", "e50", "-m", "disease_f1", "--save", saved)
-    assert f"E50 has no interval: {reason}" in shown
+    assert f"E50 has no interval: {reason}" in unwrapped(shown)
     both = told("show", demo, "-m", "e50", "-m", "e90", "--save", tmp_path / "both.json")
-    assert f"E50, E90 have no interval: {reason}" in both  # the reason is given once
+    assert f"E50, E90 have no interval: {reason}" in unwrapped(both)  # the reason is given once
     assert "Baselines on the same records" not in shown  # they have neither figure
     sheet = build_sheet(read_run_for_sheet(saved))
     assert [s["name"] for s in sheet.scores if s["no_interval"]] == ["E50"]

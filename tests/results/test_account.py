@@ -12,11 +12,11 @@ import pytest
 from krisis import BenchmarkResult, EvaluationResult
 from krisis.errors import InvalidFile
 from krisis.metrics import MetricScore, default_benchmark_metrics, score_all
+from krisis.pages.document import Table
 from krisis.results import result as seed_path
 from krisis.results.account import Agreement, RunFacts, TaskFacts
 from krisis.results.base import Attrition, Prompts, Provenance, Spending
 from krisis.results.call_totals import CallTotals
-from krisis.results.report import format_report
 from krisis.results.stops import STOP_CAUSES, BudgetReached, Interrupted, StopCause
 
 SEED_KEYS = {
@@ -138,17 +138,16 @@ def test_failures_are_counted_by_class_with_one_example_each() -> None:
     assert unnamed.failures["unclassified"].n == 1
 
 
-def test_the_text_report_lists_the_classes_of_failure_and_what_is_missing() -> None:
-    lines = format_report(a_result()).splitlines()
-    assert lines[0].startswith("3 of 4 records NOT EVALUATED: 6 loaded → 4 sent")
-    assert lines[1] == (
+def test_a_report_lists_the_classes_of_failure_and_what_is_missing() -> None:
+    document = a_result().document()
+    assert document.lead[0].startswith("3 of 4 records NOT EVALUATED: 6 loaded → 4 sent")
+    assert document.lead[1] == (
         "INCOMPLETE: 2 records not asked yet (the next call could exceed the budget (max_tokens 9))"
     )
-    assert lines[3:6] == [
-        "Records without an answer by class, with one example each:",
-        "  timeout     2  no reply within 3 s",
-        "  rate_limit  1  429",
-    ]
+    (table,) = document.section("failures").parts
+    assert isinstance(table, Table)
+    assert table.rows == [["timeout", 2, "no reply within 3 s"], ["rate_limit", 1, "429"]]
+    assert "failures" in document.first
 
 
 @pytest.mark.parametrize(

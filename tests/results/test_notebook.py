@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.documents import line_of
 from tests.invented_runs import invented_rows, result_of
 
 from krisis import Benchmark
@@ -151,16 +152,18 @@ def test_the_first_line_of_a_notebook_is_what_became_of_the_records() -> None:
         "1 of 4 records NOT EVALUATED: 5 loaded → 4 sent → "
         "2 answered / 1 abstained / 1 not evaluated"
     )
-    cells = found.text[found.text.index("Metric") :]
-    assert cells[:5] == ["Metric", "Value", "interval", "Method", "n"]
-    assert cells[5:8] == ["Selective Accuracy (answered only)", "0.5000", "2"]
+    assert found.text.index("Knew when not to answer?") < found.text.index("metric")
+    cells = found.text[found.text.index("metric") :]
+    assert cells[:3] == ["metric", "value", "n"]
+    assert cells[3:6] == ["Selective Accuracy (answered only)", "0.500", "2"]
 
 
 def test_a_notebook_shows_no_figure_of_a_run_that_answered_nothing() -> None:
     failed = [EvaluationResult(None, 0, record_id=r, error="down") for r in "ab"]
-    page = a_result(rows=failed)._repr_html_()
-    assert "nothing to score" in page
-    assert "<table" not in page
+    document = a_result(rows=failed).document()
+    assert "nothing to score" in document.lead[-1]
+    assert document.verdict is None
+    assert [one.key for one in document.sections] == ["failures", "how"]
 
 
 def test_baselines_sources_and_damage_are_shown() -> None:
@@ -170,11 +173,15 @@ def test_baselines_sources_and_damage_are_shown() -> None:
     result.damage, result.stop = "line 3 is damaged", Interrupted("interrupted")
     found = Read(result._repr_html_())
     assert found.text[0] == "line 3 is damaged"
-    assert found.text[-6:] == ["this run: rule", "0.5000", "0.6667", "majority", "0.5000", "0.6667"]
+    assert line_of(result.document(), "majority") == {
+        "model": "majority",
+        "Right when answered": 0.5,
+        "Answered": 2 / 3,
+    }
     result.scores_by_source = dict.fromkeys(("real", "synthetic"), result.metric_scores)
     page = result._repr_html_()
-    assert "<caption>Real patients</caption>" in page
-    assert page.count("<caption>") == 2
+    assert "<summary>Metrics, real patients</summary>" in page
+    assert "<summary>Metrics, synthetic patients</summary>" in page
     bare = BenchmarkResult([], {}, {}, facts=RunFacts())
     assert "<table" not in bare._repr_html_()
 
@@ -199,6 +206,7 @@ def test_scores_show_reasons_levels_and_methods() -> None:
 
 
 ALLOWED = {"p", "strong", "table", "caption", "thead", "tbody", "tr", "th", "td"}
+OF_A_DOCUMENT = {"h1", "h2", "section", "details", "summary", "div", "dl", "dt", "dd"}
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
@@ -210,8 +218,8 @@ def test_nothing_that_a_file_brought_is_markup(name: str, words: str) -> None:
     result.baselines = {hostile: result.metric_scores}
     page = result._repr_html_()
     found = Read(page)
-    assert set(found.elements) <= ALLOWED
-    assert found.attributes <= {"style"}
+    assert set(found.elements) <= ALLOWED | OF_A_DOCUMENT
+    assert found.attributes <= {"class", "title", "aria-label", "tabindex", "role"}
     assert not found.open
     assert "\u202e" not in page
     assert "\u202e" not in repr(result)

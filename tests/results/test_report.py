@@ -1,11 +1,14 @@
-"""The text report says first what became of the records."""
+"""The report of a run says first what became of the records, then every figure."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
+from dataclasses import replace
 
 import pytest
+from tests.documents import facts, has_row, line_of, said, tables
 from tests.invented_runs import TASK, invented_rows
 from tests.invented_runs import result_of as invented_result
 
@@ -16,6 +19,7 @@ from krisis.metrics import (
     default_benchmark_metrics,
     score_all,
 )
+from krisis.pages.numbers import Estimate
 from krisis.reporting.report import build_report, report_html
 from krisis.results.account import EXECUTION_FIELDS
 from krisis.results.report import (
@@ -47,26 +51,35 @@ def test_failures_are_said_first() -> None:
 
 
 def test_undefined_metrics_are_named_with_their_reason() -> None:
-    report = format_report(result_of([ANSWERED]))
-    assert "Balanced Accuracy is undefined: needs_at_least_two_classes_in_ground_truth" in report
-    assert "nan" not in report
+    document = result_of([ANSWERED]).document()
+    assert "Balanced Accuracy is undefined: needs_at_least_two_classes_in_ground_truth" in said(
+        document
+    )
+    assert "nan" not in format_report(result_of([ANSWERED]))
 
 
 def test_intervals_are_shown_with_their_method() -> None:
     result = result_of([ANSWERED])
-    result.metric_scores["accuracy"].interval = Interval(0.2, 1.0, method="wilson")
-    line = next(row for row in format_report(result).splitlines() if row.startswith("Accuracy"))
-    assert line.split() == ["Accuracy", "1.0000", "[0.2000,", "1.0000]", "wilson", "1"]
+    result.metric_scores["accuracy"].interval = Interval(0.2, 1.0, method="mid_p")
+    document = result.document()
+    cells = line_of(document, "Accuracy")
+    assert cells["value (95 % interval)"] == Estimate(1.0, 0.2, 1.0)
+    assert cells["n"] == 1
+    assert "mid_p: " in said(document)
 
 
 def test_both_sides_of_deferral_and_the_trivial_policies_are_shown() -> None:
-    report = format_report(result_of([ANSWERED]))
-    assert "1 answer_when_safe" in report
-    cells = next(line for line in report.splitlines() if line.startswith("all cases")).split()
-    assert cells[2:] == ["1", "0", "undefined", "1.0000", "undefined", "undefined"] + ["1.0000"] * 2
-    assert "Deferred when needed is the sensitivity of deferral" in report
-    assert "A kind is" not in report
-    assert "reason  " not in report
+    document = result_of([ANSWERED]).document()
+    cells = line_of(document, "all cases")
+    assert (cells["n"], cells["due"], cells["answered"]) == (1, 0, 1.0)
+    assert (cells["aligned"], cells["if all answered"]) == (1.0, 1.0)
+    for undefined in ("deferred", "mean", "MCC"):
+        value = cells[undefined]
+        assert isinstance(value, float)
+        assert math.isnan(value)
+    assert not has_row(document, "uncertain")
+    assert not any(one.columns[0].heading == "reason to defer" for one in tables(document))
+    assert line_of(document, "safe to answer")["right"] == 1
 
 
 def with_task(n_rows: int = 60, **metadata: object) -> BenchmarkResult:
@@ -86,61 +99,68 @@ def with_task(n_rows: int = 60, **metadata: object) -> BenchmarkResult:
 
 def test_the_disease_is_named_and_shown_with_both_denominators() -> None:
     result = with_task()
-    report = format_report(result)
-    assert "Disease: the disease is present (1), against all other answers." in report
+    document = result.document()
+    assert "Disease: the disease is present (1), against all other answers." in said(document)
     score = result.metric_scores["disease_sensitivity"]
-    line = next(line for line in report.splitlines() if line.startswith("Disease Sensitivity"))
-    for shown in (
-        f"{score.value:.4f}",
-        f"{score.details['n_right']} of {score.n_evaluated} ",
-        f"{score.details['end_to_end']:.4f}",
+    assert score.interval is not None
+    (table,) = [one for one in tables(document) if one.columns[0].heading == "figure"]
+    cells = next(cells for cells in table.rows if cells[0] == "Disease Sensitivity")
+    assert list(cells[1:]) == [
+        Estimate(score.value, score.interval.low, score.interval.high),
+        f"{score.details['n_right']} of {score.n_evaluated}",
+        score.details["end_to_end"],
         f"{score.details['n_right']} of {score.details['n_cases']}",
-    ):
-        assert shown in line
-    heading = next(line for line in report.splitlines() if line.startswith("truth"))
-    assert re.split(" {2,}", heading) == [
-        *("truth", "answered the disease is absent (0)", "answered the disease is present (1)"),
-        *("abstained", "not evaluated", "in all"),
     ]
+    matrix = next(one for one in tables(document) if one.columns[0].heading == "truth")
+    assert [one.heading for one in matrix.columns] == [
+        "truth",
+        "0",
+        "1",
+        "abstained",
+        "not evaluated",
+        "all",
+    ]
+    assert sum(int(cells[-1]) for cells in matrix.rows) == 60
 
 
 def test_sensitivity_never_stands_alone() -> None:
-    for result in (with_task(), result_of([ANSWERED])):
-        for text in (format_report(result), report_html(build_report(result))):
+    made = with_task()
+    for result in (made, result_of([ANSWERED])):
+        for text in (said(result.document()), report_html(build_report(result))):
             places = re.finditer("sensitivity|specificity", text, flags=re.IGNORECASE)
             around = [text[max(0, found.start() - 90) : found.end() + 14] for found in places]
-            assert around
+            assert around or result is not made
             assert all("isease" in words or "deferral" in words for words in around)
 
 
 def test_a_task_without_a_positive_answer_shows_the_matrix_and_says_so() -> None:
     plain = {**TASK, "positive": None}
     result = BenchmarkResult([ANSWERED], {}, {}, "rule", {"task_facts": plain})
-    report = format_report(result.scored(default_benchmark_metrics(), BootstrapOptions()))
-    assert "The task names no positive answer, so no sensitivity of a disease" in report
-    assert "Disease Sensitivity" not in report
-    line = next(one for one in report.splitlines() if one.startswith("the disease is present"))
-    assert re.split(" {2,}", line) == ["the disease is present (1)", "0", "1", "0", "1"]
+    document = result.scored(default_benchmark_metrics(), BootstrapOptions()).document()
+    assert "The task names no positive answer, so no sensitivity of a disease" in said(document)
+    assert not has_row(document, "Disease Sensitivity")
+    cells = line_of(document, "the disease is present (1)")
+    assert list(cells.values())[1:] == [0, 1, 1]
 
 
 def test_deferral_is_shown_by_kind_by_prior_and_by_reason_with_the_risk_in_force() -> None:
     result = with_task()
-    lines = format_report(result).splitlines()
+    document = result.document()
     details = result.metric_scores["deferral_alignment"].details
     for name, part in (
-        ("due as uncertain", details["by_kind"]["uncertain"]),
-        ("due by a rule", details["by_kind"]["rule"]),
-        ("depends on prevalence", details["by_prior"]["depends_on_prior"]),
+        ("uncertain", details["by_kind"]["uncertain"]),
+        ("by a rule", details["by_kind"]["rule"]),
+        ("depends on prior", details["by_prior"]["depends_on_prior"]),
     ):
-        cells = next(line for line in lines if line.startswith(name)).split()
-        assert cells[-9 + 1] == str(part["n_labeled"])
-        assert cells[-6] == f"{part['sensitivity']:.4f}"
-        assert cells[-1] == f"{part['always_answer']:.4f}"
+        cells = line_of(document, name)
+        assert cells["n"] == part["n_labeled"]
+        assert cells["deferred"] == part["sensitivity"]
+        assert cells["if all answered"] == part["always_answer"]
     counts = details["by_reason"]["child"]
-    line = next(line for line in lines if line.startswith("child")).split()
-    assert line[1:3] == [str(counts["n_due"]), str(counts["n_deferred"])]
+    cells = line_of(document, "child")
+    assert (cells["due"], cells["deferred"]) == (counts["n_due"], counts["n_deferred"])
     sentence = "A case should be deferred if the best answer is wrong with a probability of 0.2"
-    assert any(line.startswith(sentence) for line in lines)
+    assert sentence in said(document)
     page = report_html(build_report(result))
     for words in (sentence, "due by a rule", "Reasons for deferral", "Truth against answer"):
         assert words in page
@@ -197,61 +217,67 @@ def test_the_figure_of_the_deferral_rule_is_printed_with_all_its_digits(
 def test_what_a_suite_says_of_its_patients_stands_in_every_report() -> None:
     account = "clinic.csv: 400 patients read; " + "28 left out (why); " * 30 + "73 evaluated"
     result = result_of([ANSWERED])
-    assert "Data:" not in format_report(result)
+    assert "data" not in facts(result.document())
     result.suite_description["account"] = account
-    heading = ["Suite:   toy / detection", "Backend: rule", f"Data:    {account}"]
-    assert "\n".join(heading) in format_report(result)
+    assert facts(result.document())["data"] == account
+    assert result.document().title == "toy / detection · rule"
     assert f"<dt>account</dt><dd>{account}</dd>" in report_html(build_report(result))
 
 
 def test_no_headline_puts_real_and_synthetic_patients_together() -> None:
     result = with_task(synthetic=lambda i: bool(i % 3))
-    report, page = format_report(result), report_html(build_report(result))
-    together = f"{result.metric_scores['accuracy'].value:.4f}"
+    document, page = result.document(), report_html(build_report(result))
+    together = result.metric_scores["accuracy"].value
+    assert document.verdict is not None
+    assert document.verdict.about == "real patients"
     for source, scores in result.scores_by_source.items():
-        value = f"{scores['accuracy'].value:.4f}"
+        value = scores["accuracy"].value
         assert value != together
-        assert f"══ {source.capitalize()} patients ══" in report
-        assert f"{source.capitalize()} patients: Answered" in page
-        assert value in report
-        assert value in page
-    assert not any(line.startswith("Accuracy") and together in line for line in report.splitlines())
+        for kind in ("metrics", "deferral", "disease"):
+            assert document.section(f"{kind}-{source}").title.endswith(f", {source} patients")
+        (table,) = tables(replace(document, sections=[document.section(f"metrics-{source}")]))
+        assert table.rows[0][0] == "Accuracy"
+        cell = table.rows[0][1]
+        assert isinstance(cell, Estimate)
+        assert cell.value == value
+        assert f"<h3>{source.capitalize()} patients</h3>" in page
+        assert f"{value:.4f}" in page
+    assert not {"metrics", "deferral", "disease"} & {one.key for one in document.sections}
     assert "is over real and synthetic patients" in page
+    assert "Verdict on the real patients" in page
+    assert "Verdict on the real patients:" in format_report(result)
 
 
 def test_words_of_a_model_steer_no_terminal_and_stay_in_their_line() -> None:
     said = EvaluationResult("\x1b]0;t\x07\nmild", "mild", confidence=0.5, model="m\x9b2J")
     text = format_report(result_of([said, EvaluationResult("mild", "mild", confidence=0.5)]))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
-    assert "answered \ufffd]0;t\ufffd mild" in text
+    assert "\ufffd]0;t\ufffd" in text
 
 
 def test_execution_is_shown_where_known() -> None:
-    report = format_report(result_of([ANSWERED], elapsed_seconds=1.25, prompt_modes=["batch"]))
-    assert "elapsed_seconds         1.250" in report
-    assert "prompt_modes            batch" in report
-    assert "token_total" not in report
+    found = facts(result_of([ANSWERED], elapsed_seconds=1.25, prompt_modes=["batch"]).document())
+    assert (found["elapsed_seconds"], found["prompt_modes"]) == ("1.250", "batch")
+    assert "token_total" not in found
 
 
 def test_all_fifteen_execution_fields_are_in_the_text_report() -> None:
-    unknown = format_report(result_of([ANSWERED], batch_size=8))
-    lines = {line.split("  ")[0]: line.split("  ")[-1].strip() for line in unknown.splitlines()}
-    assert list(lines).index("batch_size") > 0
-    assert {name for name in EXECUTION_FIELDS if name in lines} == set(EXECUTION_FIELDS)
+    unknown = facts(result_of([ANSWERED], batch_size=8).document())
+    assert set(EXECUTION_FIELDS) <= set(unknown)
     assert len(EXECUTION_FIELDS) == 15
-    assert lines["token_total"] == "not known"
+    assert unknown["token_total"] == "not known"
     known = result_of([ANSWERED], batch_size=8, input_tokens=3, prompt_templates=["a", "b"])
-    assert "\ninput_tokens            3\n" in format_report(known)
-    shown = "prompt_templates        2 in extras.prompt_templates of the JSON report"
-    assert shown in format_report(known)
+    found = facts(known.document())
+    assert found["input_tokens"] == "3"
+    assert found["prompt_templates"] == "2 in extras.prompt_templates of the JSON report"
     assert len(json.loads(format_json_report(known))["extras"]["prompt_templates"]) == 2
 
 
 def test_replies_from_the_cache_explain_why_no_call_was_made() -> None:
-    cached = format_report(result_of([ANSWERED], n_api_calls=0, n_cache_hits=4))
-    assert "n_api_calls      0" in cached
-    assert "n_cache_hits     4" in cached
-    assert "cache" not in format_report(result_of([ANSWERED], n_api_calls=4, n_cache_hits=0))
+    cached = facts(result_of([ANSWERED], n_api_calls=0, n_cache_hits=4).document())
+    assert (cached["n_api_calls"], cached["n_cache_hits"]) == ("0", "4")
+    called = result_of([ANSWERED], n_api_calls=4, n_cache_hits=0)
+    assert "n_cache_hits" not in facts(called.document())
 
 
 def test_the_json_reports_differ_only_in_the_rows() -> None:
@@ -268,7 +294,7 @@ def test_the_json_reports_differ_only_in_the_rows() -> None:
 def test_a_run_over_part_of_a_suite_says_so() -> None:
     description = {"suite": "toy", "task": "detection", "limit": 1, "n_records": 200}
     result = BenchmarkResult([ANSWERED], {}, description, "rule")
-    assert "Suite:   toy / detection (first 1 of 200 records)" in format_report(result)
+    assert result.document().title == "toy / detection (first 1 of 200 records) · rule"
 
 
 def test_failures_without_an_answer_show_no_figure() -> None:
@@ -286,13 +312,13 @@ def test_a_run_that_only_abstained_is_a_result() -> None:
 
 def test_errors_that_are_more_confident_than_right_answers_are_pointed_out() -> None:
     rows = [EvaluationResult(int(stated < 0.8), 1, confidence=stated) for stated in (0.5, 0.6, 0.9)]
-    report = format_report(result_of(rows))
-    assert "wrong answers are more confident (0.9000 on average) than right ones (0.5500)" in report
+    shown = said(result_of(rows).document())
+    assert "Wrong answers are more confident (90 % on average) than right ones (55 %)" in shown
     turned = [
         EvaluationResult(int(row.confidence > 0.8), 1, confidence=row.confidence) for row in rows
     ]
-    assert "more confident" not in format_report(result_of(turned))
-    assert "more confident" not in format_report(result_of(rows[:2]))
+    assert "more confident (" not in format_report(result_of(turned))
+    assert "more confident (" not in format_report(result_of(rows[:2]))
     # The means of nine and of fourteen times 0.6 are not the same float.
     equal = [EvaluationResult(int(n > 8), 1, confidence=0.6) for n in range(23)]
-    assert "more confident" not in format_report(result_of(equal))
+    assert "more confident (" not in format_report(result_of(equal))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 
+from tests.documents import said, tables
+
 from krisis import BenchmarkResult, EvaluationResult
 from krisis.metrics import default_benchmark_metrics
+from krisis.pages.numbers import Estimate
 from krisis.results.base import Attrition, RunFacts, scores_by_source
 from krisis.results.report import format_report
 
@@ -42,10 +45,15 @@ def test_the_report_prints_both_also_from_metrics_alone():
     again = BenchmarkResult(
         [], {}, {}, "", {**result.extras, "attrition": asdict(Attrition(5, 5, 5))}
     )
-    report = format_report(again)
-    assert report == format_report(result)
-    lines = [line.split() for line in report.splitlines() if line.startswith("Accuracy")]
-    assert lines == [["Accuracy", "0.5000", "2"], ["Accuracy", "1.0000", "3"]]
+    assert said(again.document()) == said(result.document())
+    assert format_report(again) == format_report(result)
+    found = [
+        [cell.value if isinstance(cell, Estimate) else cell for cell in cells]
+        for table in tables(result.document())
+        for cells in table.rows
+        if cells[0] == "Accuracy"
+    ]
+    assert found == [["Accuracy", 0.5, 2], ["Accuracy", 1.0, 3]]
 
 
 def test_a_source_that_is_not_stated_is_one_of_its_own():

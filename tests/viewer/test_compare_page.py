@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
-from tests.invented_runs import forge_description, forge_run, invented_rows, result_of, write_run
+from tests.invented_runs import forge_description, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, Watched, eventually
 
 from krisis.errors import InvalidValue
@@ -23,7 +22,6 @@ from krisis.metrics.partition import verdict
 from krisis.reporting.paired_confidence import in_bin
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_results
-from krisis.runs.read import open_run
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.pages import compare, pair
 from krisis.viewer.pages.compare import MOST_RUNS, N_OFFERED, in_order, options_for, page
@@ -50,9 +48,6 @@ def written(folder: Path, name: str, rows: Rows, model: str, day: int, **describ
     result.suite_description |= described
     path = write_run(folder / name, result)
     forge_description(path, created_at=f"2026-01-{day:02d}T03:04:05Z")
-    with open_run(path) as run:
-        hashed = run.rows_hash
-    forge_run(path, "scores", rows_hash=hashed)
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +174,7 @@ def test_one_run_offers_all_that_can_be_compared_with_it_by_words(site: Site) ->
 def test_of_many_runs_the_newest_are_shown_and_more_than_six_are_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run-000", result_of(invented_rows(4), "m/x"))
     for number in range(1, N_OFFERED + 5):
-        shutil.copy(run, tmp_path / f"run-{number:03d}.krisis")
+        (tmp_path / f"run-{number:03d}.krisis").write_bytes(run.read_bytes())
     catalogue = Catalogue(tmp_path)
     content = page(catalogue, ["run-000"], {}).content
     assert (content["n_offered"], len(content["offered"])) == (N_OFFERED + 4, N_OFFERED)

@@ -13,6 +13,7 @@ from types import FrameType
 import typer
 
 from krisis.benchmark import Benchmark
+from krisis.cli.console import print_document
 from krisis.cli.run_file import companions, run_format, tell_ties, write_beside
 from krisis.errors import BackendError, RunFailed, ThirdPartyWarning
 from krisis.execution.assembly import assemble, execution_of, third_party_notice
@@ -20,7 +21,6 @@ from krisis.execution.config import RunConfig
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.results.base import BenchmarkResult
-from krisis.results.report import format_report
 from krisis.results.stops import Decided, Detached, Interrupted
 
 
@@ -56,7 +56,7 @@ def carry_out(
         except BackendError as error:
             raise RunFailed(f"the run ended at its first call: {error}") from None
     if result.attrition.n_sent or not isinstance(result.stop, Detached | Interrupted):
-        typer.echo(format_report(result))
+        print_document(result.document())
     _conclude(result)
     return Path(result.provenance.run_file or config.out)
 

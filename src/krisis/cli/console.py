@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 import typer
 from rich.console import Console
 
+from krisis.pages.document import Document
+from krisis.pages.terminal import terminal_text
 from krisis.results.base import BenchmarkResult
 
 _FILE_WIDTH = 140
@@ -31,6 +33,16 @@ def drawn(draw: Callable[[Console], None], *, to_file: bool = False) -> str:
     with console.capture() as found:
         draw(console)
     return found.get().rstrip("\n")
+
+
+def print_document(document: Document) -> None:
+    """Print the short form of a document, in colour where the terminal has it."""
+    typer.echo(terminal_text(document, verbose=False, colour=has_colour()))
+
+
+def has_colour() -> bool:
+    """Tell whether the terminal that is printed to shows colours."""
+    return Console().color_system is not None
 
 
 def warn_of_damage(results: Iterable[BenchmarkResult]) -> None:

@@ -58,14 +58,9 @@ def export(
     kind: Kind = typer.Option(
         ...,
         "--to",
-        help="csv, jsonl, parquet, inspect (a log of inspect_ai), run-file (the format of the "
-        "suite, where it has one), krisis (a copy of the run, also of one that goes on), or "
-        "not-taken (the rows that an import left out).",
     ),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="The file to write; else in this folder, named after the run."
-    ),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace older files."),
+    output: Path | None = typer.Option(None, "--output", "-o"),
+    overwrite: bool = typer.Option(False, "--overwrite"),
 ) -> None:
     """Write one line per asking with a data dictionary, a log of Inspect, or a run file."""
     named = runs[0].resolve().name.removesuffix(".json").removesuffix(SUFFIX)

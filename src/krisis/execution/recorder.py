@@ -191,6 +191,7 @@ class Recorder:
     def finish(self, result: BenchmarkResult) -> None:
         """Keep the scores beside the rows that they were computed from."""
         if self._writer is not None:
+            self._writer.keep_baselines(result.baseline_rows)
             facts, scores = stored_parts(result)
             note = self._stopping_rule(result)
             self._writer.finish(facts=facts, scores=scores, version=__version__, note=note)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
+from krisis.pages.compare import case_sentences
 from krisis.reporting import pages
 from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting.paired_confidence import Panel, confidence_panels
@@ -63,6 +64,7 @@ class PairPage:
     changes: list[JsonObject]
     summary: str
     with_reference: bool
+    case_words: list[str] = field(default_factory=list)
     where_words: list[str] = field(default_factory=list)
     groups: list[JsonObject] = field(default_factory=list)
     group_level: str = ""
@@ -160,6 +162,7 @@ def _where_parts(comparison: Comparison, place: int) -> JsonObject:
     with_reference = where.left == next(iter(comparison.runs))
     n_standing_out = len(where.standing_out)
     return {
+        "case_words": case_sentences(comparison.pairs[place]),
         "where_words": list(where_lines(where)),
         "groups": [
             {**_group_line(one), "stands_out": index < n_standing_out}

@@ -12,6 +12,7 @@ from krisis.display import spelled_out
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
 from krisis.metrics.explanations import method_lines, reason_words
+from krisis.pages.html import partition_html, verdict_html
 from krisis.reporting import palette, wording
 from krisis.statistics.intervals import level_name
 
@@ -48,6 +49,7 @@ def environment(*packages: str) -> JsonValue:
     )
     built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
     built.filters.update(beside=wording.percent_beside, reason=reason_words, methods=method_lines)
+    built.filters.update(verdict=verdict_html, partition=partition_html)
     built.filters.update(level=lambda level: level_name([level]))
     return built
 

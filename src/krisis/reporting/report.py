@@ -11,9 +11,11 @@ from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics import BootstrapOptions, default_classification_metrics
 from krisis.metrics.abstention import DeferralAlignment
 from krisis.metrics.base import EvaluationResult, MetricScore, Rows
-from krisis.metrics.partition import Cells
+from krisis.metrics.partition import Partition
 from krisis.metrics.scoring import score_all
-from krisis.reporting import pages, provenance, wording
+from krisis.pages.document import Verdict
+from krisis.pages.verdict import verdict_of
+from krisis.reporting import pages, provenance
 from krisis.reporting.breakdown import breakdown_figures
 from krisis.reporting.confidence_charts import corp_figure, histogram_figure, reliability_figure
 from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
@@ -31,7 +33,6 @@ from krisis.results.report_tables import (
     deferral_words,
     disease_table,
     disease_words,
-    headline_words,
     matrix_table,
     mixture,
     reason_table,
@@ -62,12 +63,12 @@ class RunReport:
     heading: str
     eyebrow: str
     attrition: Attrition
-    headlines: list[str]
     damage: str
     imported: str
     mixture: str
     stopping: list[str]
-    segments: list[JsonObject]
+    verdict: Verdict | None
+    partition: Partition | None
     metric_tables: list[MetricTable]
     sections: list[Section]
     costliest: list[tuple[CostlyRows, list[JsonObject]]]
@@ -109,12 +110,12 @@ def build_report(
         heading=result.backend_name or "unnamed model",
         eyebrow=_eyebrow(result),
         attrition=result.attrition,
-        headlines=_headlines(result),
         damage=result.damage,
         imported=str(result.provenance.imported or ""),
         mixture=mixture(result),
         stopping=stopping_lines(result),
-        segments=_segments(rows),
+        verdict=verdict_of(result) if rows and not result.attrition.says_nothing else None,
+        partition=Partition.of(rows.table) if rows else None,
         metric_tables=metric_tables(result, baselines or {}),
         sections=shown,
         costliest=[(kind, _lines(kind)) for kind in costliest_rows(rows)] if rows else [],
@@ -142,20 +143,6 @@ def _signed(section: Section, result: BenchmarkResult) -> Section:
         f"{n_rows} ({', '.join(counts.parts())})" + (f" · {day}" if day else ""),
     )
     return replace(section, figures=[replace(one, about=about) for one in section.figures])
-
-
-def _headlines(result: BenchmarkResult) -> list[str]:
-    """Return one sentence, or one for each kind of patients: they are never put together."""
-    if not result.scores_by_source:
-        leading = headline_words(result)
-        sentence = wording.headline(result.metric_scores, result.attrition)
-        return [*([leading] if leading else []), sentence]
-    parts = rows_by_source(result.rows)
-    return [
-        f"{source.capitalize()} patients: {wording.headline(scores, Attrition.of(parts[source]))}"
-        for source, scores in result.scores_by_source.items()
-        if source in parts  # of a metrics-only file only the tables can say it
-    ]
 
 
 def _clinical_sections(result: BenchmarkResult) -> list[Section]:
@@ -238,28 +225,6 @@ def _corp_outcomes(scores: Mapping[str, MetricScore]) -> list[str]:
 
 def _drawn(*figures: Figure | None) -> list[Figure]:
     return [figure for figure in figures if figure is not None]
-
-
-def _segments(rows: Rows) -> list[JsonObject]:
-    if not rows:
-        return []
-    cells, n_missing = Cells.of(rows.table, rows.table.everyone), rows.table.n_not_evaluated
-    counts = {
-        "correct": cells.right,
-        "wrong": cells.wrong,
-        "abstained": cells.abstained,
-        "no-answer": cells.no_answer,
-        "not-evaluated": n_missing,
-    }
-    start, segments = 0.0, []
-    for tone, n_rows in counts.items():
-        if not n_rows and tone in ("no-answer", "not-evaluated"):
-            continue
-        name = f"answered, {tone}" if tone in ("correct", "wrong") else tone.replace("-", " ")
-        share = n_rows / len(rows)
-        segments.append({"name": name, "tone": tone, "n": n_rows, "share": share, "start": start})
-        start += share
-    return segments
 
 
 def _lines(kind: CostlyRows) -> list[JsonObject]:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, plain
-from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
+from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores, Rows
 from krisis.metrics.labels import TotalScale
 from krisis.metrics.table import Answers, Loss
 from krisis.results.asking import AskingFacts
@@ -329,6 +329,7 @@ class RunFacts:
     agreement: Agreement | None = None
     n_perturbed: int = 0  # how many times a record is to be asked in another form
     baselines: ScoresByName = field(default_factory=dict)
+    baseline_rows: Mapping[str, Rows] = field(default_factory=dict)
     scores_by_source: ScoresByName = field(default_factory=dict)
     other: JsonMapping = field(default_factory=dict)
 

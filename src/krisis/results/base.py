@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from krisis import __version__
-from krisis.display import cut
+from krisis.display import Documented, cut
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, dumps, plain, read_object, write_text
 from krisis.metrics.base import (
@@ -37,7 +37,6 @@ from krisis.results.account import (
 from krisis.results.attrition import Attrition, FailureClass
 from krisis.results.column_rows import ColumnRows
 from krisis.results.frames import frame_of, rows_frame, score_lines
-from krisis.results.notebook import result_html
 from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
 from krisis.results.stops import StopCause
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -62,13 +61,15 @@ SCHEMA_VERSION = 2
 
 
 @dataclass(slots=True, init=False)
-class BenchmarkResult(RunFacts):
+class BenchmarkResult(RunFacts, Documented):
     """Rows and scores of a run, with the facts of how it came about and went.
 
     >>> result = BenchmarkResult([EvaluationResult(1, 1)], {}, {"suite": "toy"}, "rule")
     >>> result.provenance.suite, result.attrition.n_answered
     ('toy', 1)
     """
+
+    builder: ClassVar[str] = "krisis.pages.run:run_document"
 
     evaluation_results: Rows
     perturbed: Rows
@@ -116,10 +117,6 @@ class BenchmarkResult(RunFacts):
         named = f"{cut(made) or 'unnamed suite'}, {cut(self.backend_name) or 'unnamed backend'}"
         scores = textwrap.wrap(repr(self.metric_scores), 100, break_on_hyphens=False)
         return "\n".join([f"BenchmarkResult({named})", str(self.attrition), *scores])
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: what became of the records, the scores, the baselines."""
-        return result_html(self)
 
     @property
     def rows(self) -> Rows:

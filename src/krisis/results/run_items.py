@@ -80,8 +80,14 @@ def _source(result: BenchmarkResult, asked: str | None, path: Path) -> Source:
     if asked is not None and asked != known.mode:
         made_in = f"was made in mode {known.mode!r}" if known.mode else "has no modes"
         raise InvalidFile(f"{path} {made_in}, not {asked!r}; omit --mode or name another run")
+    return source_of(result, str(path))
+
+
+def source_of(result: BenchmarkResult, path: str = "this run") -> Source:
+    """Say where a result comes from, as artifacts name it."""
+    known = result.provenance
     return Source(
-        str(path),
+        path,
         known.run_id,
         known.git_commit,
         known.mode or None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from krisis import __version__
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps
-from krisis.metrics.base import EvaluationResult
+from krisis.metrics.base import EvaluationResult, Rows
 from krisis.results.account import Prompts, Provenance, RunFacts, Spending
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
@@ -77,6 +78,7 @@ def result_of(run: RunFile) -> BenchmarkResult:
             facts.stop = None if is_whole else _lost(described)
         named = (described.suite_description, described.backend_name)
         result = BenchmarkResult(rows, {}, *named, facts=facts, perturbed=perturbed)
+    result.baseline_rows = StoredBaselines(run.path, run.baseline_names(), result)
     result.damage = run.damage
     result.provenance = replace(
         result.provenance,
@@ -89,6 +91,30 @@ def result_of(run: RunFile) -> BenchmarkResult:
         asking=described.asking,
     )
     return result
+
+
+class StoredBaselines(Mapping[str, Rows]):
+    """The answers of the baselines of a run, each read from its file when it is asked for."""
+
+    def __init__(self, path: Path, names: Sequence[str], result: BenchmarkResult) -> None:
+        self._path, self._names, self._rows = path, names, result.rows
+        self._read: dict[str, Rows] = {}
+
+    def __getitem__(self, name: str) -> Rows:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._read:
+            asked = {row.record_id: row for row in reversed(self._rows)}
+            with open_run(self._path, checked=True) as run:
+                found = run.baseline_rows(name, asked)
+            self._read[name] = Rows(found, self._rows.answers)
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def stored_result(run: RunFile) -> BenchmarkResult | None:

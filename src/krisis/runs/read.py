@@ -14,6 +14,8 @@ opened for writing. What a page or a command needs::
         run.rows(start, below)             # many, in order
         run.case(position)                 # CaseOf: ids, metadata, features and context of a row
         run.text(number)                   # a prompt, reply or context by its number in ``rows``
+        run.damaged_positions()            # rows that cannot be believed, by their checksums
+        run.baseline_names()               # baselines whose answers are kept: `baseline_rows`
         run.not_taken(), run.ledger()      # rows an import left out; decisions taken on the run
         run.contents()                     # RunContents: everything that a resume or a score needs
         run.rows_hash                      # tells two states of a run apart
@@ -302,6 +304,12 @@ class RunFile:
         """Return the rows of these positions in order; those that are damaged are counted."""
         return [row for _, row in self._rows(start, below)]
 
+    def damaged_positions(self) -> list[int]:
+        """Look through all rows and cases; return the rows that cannot be believed."""
+        known = {line[0] for line in self._lines("cases")}
+        self._left_out["rows"] |= {line[0] for line in self._lines("rows") if line[1] not in known}
+        return sorted(at for at in self._left_out["rows"] if isinstance(at, int))
+
     def case(self, position: int) -> CaseOf | None:
         """Return the record that a position asks about, None where that cannot be believed."""
         line = self._line("rows", position)
@@ -352,6 +360,33 @@ class RunFile:
     def not_taken(self) -> list[tuple[str, str]]:
         """Return the rows of an imported file that could not be taken: place and reason."""
         return [(str(line[1]), str(line[2])) for line in self._lines("not_taken")]
+
+    def baseline_names(self) -> list[str]:
+        """Return the baselines whose answers are kept, in the order of the suite."""
+        found = self._fetched("SELECT name FROM baselines GROUP BY name ORDER BY min(id)")
+        return [str(name) for (name,) in found]
+
+    def baseline_rows(
+        self, name: str, rows: Mapping[str, EvaluationResult]
+    ) -> list[EvaluationResult]:
+        """Return what a baseline answered to the cases of these rows, which are by record."""
+        asked = {line[0]: rows.get(str(line[1])) for line in self._lines("cases")}
+        found = []
+        for _, who, case, prediction, abstained, confidence, _ in self._lines("baselines"):
+            row = asked.get(case)
+            if who == name and row is not None and not isinstance(prediction, bytes):
+                found.append(
+                    EvaluationResult(
+                        prediction,  # type: ignore[arg-type]
+                        row.ground_truth,
+                        bool(abstained),
+                        confidence if isinstance(confidence, float) else None,
+                        metadata=row.metadata,
+                        record_id=row.record_id,
+                        cluster_id=row.cluster_id,
+                    )
+                )
+        return found
 
     def ledger(self) -> list[Decision]:
         """Return the decisions that were taken on this run, oldest first."""

@@ -102,6 +102,15 @@ TABLES: dict[str, dict[str, str]] = {
     },
     # Rows of an imported file that could not be taken.
     "not_taken": {"id": "INTEGER PRIMARY KEY", "place": "TEXT", "reason": "TEXT"},
+    # What the suite's baselines answered to the same cases.
+    "baselines": {
+        "id": "INTEGER PRIMARY KEY",
+        "name": "TEXT",
+        "case_position": "INTEGER",
+        "prediction": "",
+        "abstained": "INTEGER",
+        "confidence": "REAL",
+    },
     # A cache: what the run came to, by the hash of its rows and the version that computed it.
     "scores": {
         "rows_hash": "TEXT PRIMARY KEY",

@@ -240,6 +240,30 @@ class RunWriter:
             )
         )
 
+    def keep_baselines(self, found: Mapping[str, Sequence[EvaluationResult]]) -> None:
+        """Keep what the baselines answered, in place of what they answered before."""
+        place = {case.record_id: position for position, case in enumerate(self._cases)}
+        answers = ((name, row) for name, rows in found.items() for row in rows)
+        lines = [
+            self._checksums.sealed(
+                "baselines",
+                number,
+                storable(name),
+                place[row.record_id],
+                _label(row.prediction),
+                int(row.abstained),
+                row.confidence,
+            )
+            for number, (name, row) in enumerate(answers, start=1)
+            if row.record_id in place and row.outcome in ("answered", "abstained")
+        ]
+
+        def keep(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM baselines")
+            connection.executemany(insert("baselines"), lines)
+
+        self._submit(keep)
+
     def finish(self, facts: str, scores: str, version: str, note: Work | None = None) -> None:
         """Keep what the run came to, beside the rows it was computed from, and note a decision."""
 

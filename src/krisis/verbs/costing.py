@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from krisis import registry
-from krisis.benchmark import baseline_rows
 from krisis.confidence.calibrators import Calibrator
 from krisis.decisions.costs import CostTable, costs_of_run
 from krisis.decisions.decide import DecideOptions, Decision, decide_run
@@ -18,10 +15,7 @@ from krisis.decisions.population import Prevalence
 from krisis.decisions.reader import ReaderDecision, decide_with_reader
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, team_from
-from krisis.errors import InvalidValue, UserError
-from krisis.execution.assembly import suite_of
-from krisis.execution.config import checked_config
-from krisis.execution.trust import is_own, places_of
+from krisis.errors import InvalidValue
 from krisis.metrics.items import RunItems, Source
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
@@ -71,6 +65,9 @@ def decide(
         threshold: Also price, or draw, deferring below this confidence.
         default_action: Of the curve: treat or none, where neither model nor reader decides.
         folds: Folds of patients for cross-fitting.
+        max_not_evaluated: Largest share of cases without a reply on which a run is judged.
+        mode: The experiment of a PHQ-8 run file.
+        seed: Seed of folds and drawn patients.
 
     Returns:
         A `Decision`; with ``curve`` a `DecisionCurve`, with ``reader`` a `ReaderDecision`.
@@ -167,7 +164,7 @@ def _team(costs: CostTable | None, stated: Mapping[str, float | str | None]) -> 
 def baselines_of(
     run: AnyRun, others: Sequence[AnyRun], mode: str | None = None
 ) -> dict[str, RunItems]:
-    """Return the runs that are named, and the suite's baselines judged anew on the same records."""
+    """Return the runs that are named, and the suite's baselines on the same records."""
     named = {
         other.backend_name
         if isinstance(other, BenchmarkResult)
@@ -180,37 +177,15 @@ def baselines_of(
 
 
 def own_baselines(run: AnyRun) -> dict[str, RunItems]:
-    """Judge the baselines that a run was scored beside once more: only their scores were kept.
-
-    Of suites that are registered only, and without files that a stranger's run names: looking at
-    a run executes and reads nothing else.
-    """
+    """Return the baselines that a run was scored beside; other files keep none."""
     if isinstance(run, BenchmarkResult):
         result = run
-    elif kind_of(Path(run)) in ("run directory", "run", "saved result"):
+    elif kind_of(Path(run)) == "run":
         result = load_result(Path(run))
     else:
-        return {}  # other files keep no baselines
-    config = result.provenance.config
-    if not (result.baselines and config.get("suite") in registry.names("suites")):
-        return {}
-    files = places_of({name: config.get(name) for name in ("data_path", "suite_options")})
-    try:
-        if files and not is_own(result.provenance.run_id or "", config):
-            raise InvalidValue("they need files that somebody else's run names")
-        made = checked_config({**config, "prompt": None}, str(run))
-        suite = suite_of(made)
-        judged = baseline_rows(suite, suite.first(made.limit))
-        truths = {(row.record_id, str(row.ground_truth)) for r in judged.values() for row in r}
-        asked = {(r.record_id, str(r.ground_truth)) for r in result.evaluation_results}
-        if not asked <= truths:
-            raise InvalidValue("the suite gives other records now")
-    except UserError as error:
-        place = "the run" if isinstance(run, BenchmarkResult) else run
-        warnings.warn(f"the baselines of {place} cannot be judged again ({error})", stacklevel=2)
         return {}
     return {
         name: items_of_result(BenchmarkResult(rows, {}, {}, name), Source(name))
-        for name, rows in judged.items()
+        for name, rows in result.baseline_rows.items()
         if name != result.backend_name
     }

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.documents import facts
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
@@ -23,7 +24,6 @@ from krisis.data.nhanes.hypertension import GUIDELINES, HypertensionSuite, categ
 from krisis.data.perturbation import in_second_unit
 from krisis.data.real_people import split
 from krisis.errors import InvalidFile, InvalidValue, ThirdPartyWarning, UnknownName
-from krisis.results.report import format_report
 from krisis.runs.load import read_description
 
 ACC, ESC = GUIDELINES.values()
@@ -292,7 +292,7 @@ def test_every_question_has_another_wording(kind, task, options):
 def test_a_report_names_the_guideline(guideline):
     suite = made(HypertensionSuite, "third-reading", guideline=guideline)
     result = Benchmark(suite, backend_from_name("guideline"), []).run()
-    assert f"; guideline: {guideline}\n" in format_report(result)
+    assert facts(result.document())["data"].endswith(f"; guideline: {guideline}")
     assert result.suite_description["guideline"] == guideline
 
 
@@ -389,11 +389,11 @@ def test_a_server_on_this_machine_is_no_third_party(address, who, monkeypatch):
 
 
 def test_the_adults_are_written_with_their_terms(tmp_path, krisis):
-    code, err = krisis("data", "nhanes", "--out", "adults.csv")
+    code, err = krisis("data", "nhanes", "--output", "adults.csv")
     rows = (tmp_path / "adults.csv").read_text(encoding="utf-8").splitlines()
     assert code == 0
     assert len(rows) == 5534
     assert rows[0].startswith("id,age,sex,bmi,")
     assert "statistical reporting" in err
     for place in ("adults.csv", "nowhere/a.csv", "."):
-        assert krisis("data", "nhanes", "--out", place)[0] == 2
+        assert krisis("data", "nhanes", "--output", place)[0] == 2

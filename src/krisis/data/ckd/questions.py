@@ -47,6 +47,7 @@ def task_of(name: str, asking: Asking) -> Task:
     level = "measured filtration rate" if asking.measured_gfr else "usual eGFR"
     split = name == Task.STAGING and asking.split_stage_3
     answers = _labels(stated["split_answers" if split else "answers"])
+    short = _labels(stated["short_names"])
     asked = {
         part: stated.get(f"file_{part}" if real else part, stated[part]).format(level=level)
         for part in ("question", "paraphrase")
@@ -58,6 +59,7 @@ def task_of(name: str, asking: Asking) -> Task:
         question=asked["question"],
         paraphrase=asked["paraphrase"],
         answers=answers,
+        short_names={one: short[one] for one in answers},
         features=descriptions(courses=course),
         setting="" if real else _STATED["setting"]["course" if course else "visit"],
         price=asking.deferral.risk,

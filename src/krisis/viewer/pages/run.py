@@ -16,7 +16,9 @@ def page(catalogue: Catalogue, name: str) -> Page:
     progress = progress_page(catalogue, name).content
     report = run.report
     content = {"name": name, "progress": progress, **_facts(report)}
-    content["metric_scores"] = run.result.to_dict(include_results=False)["metric_scores"]
+    content["metric_scores"] = run.remembered(
+        "scores", lambda: run.result.to_dict(include_results=False)["metric_scores"]
+    )
     context = {"report": report, "links": CaseLinks(run)}
     return Page("run.html", f"{report.heading} · {name}", content, context)
 
@@ -27,12 +29,12 @@ def _facts(report: RunReport) -> JsonObject:
         "suite": report.eyebrow,
         "attrition": str(report.attrition),
         "failures": report.attrition.to_dict().get("failures", {}),
-        "headline": " ".join(report.headlines),
         "damage": report.damage,
         "imported": report.imported,
         "mixture": report.mixture,
         "stopping": report.stopping,
-        "segments": report.segments,
+        "verdict": None if report.verdict is None else report.verdict.to_dict(),
+        "partition": None if report.partition is None else report.partition.to_dict(),
         "charts": {figure.name: list(figure.table) for figure in report.figures},
         "tables": {name: rows for part in report.sections for name, rows in part.tables.items()},
         "execution": dict(report.execution),

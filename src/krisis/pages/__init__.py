@@ -1,0 +1,1 @@
+"""What krisis shows: documents, the verdict, numbers, and a renderer per medium."""

@@ -1,0 +1,204 @@
+"""A document: everything that a result has to say, once, for every medium.
+
+A document is the verdict, where there is one, then sections of sentences, typed tables and charts.
+Nothing in it is formatted: the renderers ask `numbers` how a cell of a kind is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from krisis.json_values import JsonObject, plain
+from krisis.pages import numbers
+from krisis.pages.numbers import Estimate
+
+Kind = Literal["name", "count", "share", "difference", "points", "figure", "threshold", "p"]
+Reply = Literal["yes", "partly", "no", "cannot tell"]
+Cell = str | int | float | Estimate | None
+
+
+_WRITERS = {
+    "share": numbers.share,
+    "difference": numbers.difference,
+    "points": numbers.points,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: how its cells are written, a short heading and a long one."""
+
+    kind: Kind
+    heading: str
+    long_heading: str = ""
+
+    def write(self, cell: Cell, *, interval: bool = True) -> str:
+        """Write a cell as its kind is written.
+
+        >>> Column("share", "Answered").write(Estimate(0.5, 0.4, 0.6))
+        '50 % (40–60)'
+        """
+        if cell is None:
+            return ""
+        if isinstance(cell, str):  # also the reason why a figure is not there
+            return cell
+        if self.kind == "count":
+            assert isinstance(cell, int)
+            return numbers.count(cell)
+        if self.kind == "p":
+            assert isinstance(cell, float)
+            return numbers.p_value(cell)
+        known = cell if isinstance(cell, Estimate) else Estimate(float(cell))
+        if self.kind == "threshold":
+            return numbers.threshold(known.value)
+        return _WRITERS.get(self.kind, numbers.figure)(known, interval=interval)
+
+    @property
+    def is_number(self) -> bool:
+        """Tell whether cells are aligned as numbers."""
+        return self.kind != "name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of typed cells; ``note`` is what a reader must know of the whole table."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+    note: str = ""
+
+    def written(self) -> list[list[str]]:
+        """Return every cell as text, row by row."""
+        return [
+            [column.write(cell) for column, cell in zip(self.columns, row, strict=True)]
+            for row in self.rows
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentences:
+    """Sentences that belong together."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names with what is known of each, such as the settings of a run."""
+
+    pairs: Sequence[tuple[str, str]]
+
+
+Content = Sentences | Table | Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of a document under a heading; a folded one is opened by those who want it."""
+
+    key: str
+    title: str
+    parts: Sequence[Content]
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """A figure inside its sentence: ``{}`` in the words is where it is written.
+
+    ``brief`` says that the shortest form of the verdict shows it too.
+    """
+
+    words: str
+    estimate: Estimate
+    kind: Kind = "share"
+    brief: bool = True
+
+    def __str__(self) -> str:
+        return self.words.replace("{}", Column(self.kind, "").write(self.estimate))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictLine:
+    """One question of the verdict: its answer, its figures and what they were compared with.
+
+    ``answer`` is None where the line only states a figure; ``reason`` says why a question cannot
+    be answered.
+    """
+
+    key: str
+    question: str
+    answer: Reply | None
+    figures: Sequence[Stated] = ()
+    compared: Sequence[Stated] = ()
+    reason: str = ""
+
+    def sentence(self) -> str:
+        """Return the figures and what they were compared with, as every medium shows them."""
+        return _sentence(self.figures, self.compared, self.reason)
+
+    def brief(self) -> str:
+        """Return the figures of the shortest form; what is no question then needs no reason."""
+        figures, compared = ([one for one in g if one.brief] for g in (self.figures, self.compared))
+        reason = "" if self.answer is None and figures else self.reason
+        return _sentence(figures, compared, reason)
+
+
+def _sentence(figures: Sequence[Stated], compared: Sequence[Stated], reason: str) -> str:
+    said, against = ("; ".join(map(str, group)) for group in (figures, compared))
+    text = f"{said} ({against})" if said and against else said or against
+    return f"{text}: {reason}" if text and reason else text or reason
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The six lines that a head of department reads first.
+
+    ``about`` names the patients where they are not all of the run: real and synthetic patients
+    are never judged together.
+    """
+
+    lines: Sequence[VerdictLine]
+    about: str = ""
+    level: float = 0.95
+
+    def to_dict(self) -> JsonObject:
+        """Return the lines by their keys, with full precision and without sentences."""
+        found: JsonObject = {
+            line.key: {
+                "question": line.question,
+                "answer": line.answer,
+                "reason": line.reason,
+                "figures": [asdict(one) for one in line.figures],
+                "compared": [asdict(one) for one in line.compared],
+            }
+            for line in self.lines
+        }
+        return dict(plain(found))
+
+    def line(self, key: str) -> VerdictLine:
+        """Return one line by its key."""
+        return next(line for line in self.lines if line.key == key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """All there is to show of a result, the answer first.
+
+    ``lead`` are the sentences above everything, such as what became of the cases; ``first`` are
+    the keys of sections that a short form shows too; ``commands`` is what one would type next.
+    """
+
+    title: str
+    lead: Sequence[str] = ()
+    verdict: Verdict | None = None
+    sections: Sequence[Section] = ()
+    first: Sequence[str] = ()
+    commands: Sequence[str] = ()
+
+    def section(self, key: str) -> Section:
+        """Return one section by its key."""
+        return next(one for one in self.sections if one.key == key)

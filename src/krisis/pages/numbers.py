@@ -1,0 +1,167 @@
+"""How figures are written, in every medium: the one place that rounds.
+
+A figure with an interval is rounded to the first significant digit of the interval's half-width,
+and never across the bound that it is judged by. JSON and CSV keep every digit and do not come here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from krisis.statistics.intervals import Interval
+
+MINUS = "\u2212"
+UNDEFINED = "undefined"
+_MOST_DECIMALS = 6
+_DECIMALS_OF_A_FIGURE = 3  # of one without an interval
+_DECIMALS_OF_A_THRESHOLD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure, its interval where it has one, and the bound that it is judged by."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    level: float = 0.95
+    bound: float | None = None
+
+    @classmethod
+    def of(cls, value: float, interval: Interval | None, *, bound: float | None = None) -> Estimate:
+        """Return a figure with an interval of the statistics."""
+        if interval is None or not interval.defined:
+            return cls(value, bound=bound)
+        return cls(value, interval.low, interval.high, interval.level, bound)
+
+    def negated(self) -> Estimate:
+        """Return the figure with the other sign."""
+        bound = None if self.bound is None else -self.bound
+        return Estimate(-self.value, -self.high, -self.low, self.level, bound)
+
+    @property
+    def has_interval(self) -> bool:
+        """Tell whether the interval has ends."""
+        return not (math.isnan(self.low) or math.isnan(self.high))
+
+
+def count(n: int) -> str:
+    """Write a count.
+
+    >>> count(9105)
+    '9,105'
+    """
+    return f"{n:,}"
+
+
+def share(estimate: Estimate, *, interval: bool = True) -> str:
+    """Write a share as a percentage.
+
+    >>> share(Estimate(0.7013, 0.656, 0.7469)), share(Estimate(0.0504, bound=0.05))
+    ('70 % (66–75)', '5.04 %')
+    """
+    if math.isnan(estimate.value):
+        return UNDEFINED
+    value, ends = _rounded(estimate, scale=100, usual=1 if 0 < estimate.value < 0.1 else 0)
+    return f"{value} % ({ends})" if ends and interval else f"{value} %"
+
+
+def difference(estimate: Estimate, *, interval: bool = True) -> str:
+    """Write the difference of two shares in percentage points, with its sign.
+
+    >>> difference(Estimate(-0.021, -0.053, 0.011))
+    '−2 points (−5 to 1)'
+    """
+    if math.isnan(estimate.value):
+        return UNDEFINED
+    text = points(estimate, interval=interval)
+    is_nothing = not text.partition(" ")[0].strip("0.")
+    return text if estimate.value <= 0 or is_nothing else f"+{text}"
+
+
+def points(estimate: Estimate, *, interval: bool = True) -> str:
+    """Write a number of percentage points, without a plus.
+
+    >>> points(Estimate(0.139, 0.063, 0.214))
+    '14 points (6–21)'
+    """
+    if math.isnan(estimate.value):
+        return UNDEFINED
+    value, ends = _rounded(estimate, scale=100, usual=1)
+    return f"{value} points ({ends})" if ends and interval else f"{value} points"
+
+
+def figure(estimate: Estimate, *, interval: bool = True) -> str:
+    """Write a figure that is no share, such as an area or a cost.
+
+    >>> figure(Estimate(0.0551, 0.0238, 0.0994)), figure(Estimate(0.8336))
+    ('0.06 (0.02–0.10)', '0.834')
+    """
+    if math.isnan(estimate.value):
+        return UNDEFINED
+    value, ends = _rounded(estimate, scale=1, usual=_DECIMALS_OF_A_FIGURE)
+    return f"{value} ({ends})" if ends and interval else value
+
+
+def threshold(value: float) -> str:
+    """Write a threshold, rounded up: what is answered above it is also above the true one.
+
+    >>> threshold(0.83361), threshold(0.9)
+    ('0.8337', '0.9000')
+    """
+    scale = 10**_DECIMALS_OF_A_THRESHOLD
+    return f"{math.ceil(round(value * scale, 6)) / scale:.{_DECIMALS_OF_A_THRESHOLD}f}"
+
+
+def p_value(p: float) -> str:
+    """Write a p-value to two significant digits.
+
+    >>> p_value(0.0312), p_value(0.00004), p_value(math.nan)
+    ('0.031', '< 0.001', 'undefined')
+    """
+    if math.isnan(p):
+        return UNDEFINED
+    if p < 0.001:
+        return "< 0.001"
+    return f"{p:.2f}" if p >= 0.095 else f"{p:.3f}"
+
+
+def level(value: float) -> str:
+    """Write a confidence level.
+
+    >>> level(0.95), level(0.999)
+    ('95 %', '99.9 %')
+    """
+    return f"{100 * value:g} %"
+
+
+def _rounded(estimate: Estimate, *, scale: float, usual: int) -> tuple[str, str]:
+    """Return the figure and its interval in words, with as many decimals as they need."""
+    ends = [estimate.low, estimate.high] if estimate.has_interval else []
+    half_width = scale * (estimate.high - estimate.low) / 2
+    decimals = usual
+    if ends and half_width > 0:
+        decimals = min(max(0, -math.floor(math.log10(half_width))), _MOST_DECIMALS)
+    value, *limits = (
+        _digits(one, estimate.bound, scale, decimals) for one in (estimate.value, *ends)
+    )
+    # A dash between negative numbers would be read as a sign.
+    return value, (" to " if estimate.low < 0 else "–").join(limits)
+
+
+def _digits(value: float, bound: float | None, scale: float, decimals: int) -> str:
+    while decimals < _MOST_DECIMALS and _crosses(value, bound, scale, decimals):
+        decimals += 1
+    text = f"{scale * value:,.{decimals}f}"
+    if not text.strip("-0.,"):  # no minus before a zero
+        text = text.lstrip("-")
+    return text.replace("-", MINUS)
+
+
+def _crosses(value: float, bound: float | None, scale: float, decimals: int) -> bool:
+    """Tell whether rounding moves a value onto or over its bound."""
+    if bound is None or math.isclose(value, bound) or not math.isfinite(value):
+        return False
+    rounded, limit = round(scale * value, decimals), round(scale * bound, _MOST_DECIMALS)
+    return rounded == limit or (rounded > limit) != (value > bound)

@@ -1,0 +1,468 @@
+"""The document of a run: what became of the cases, the verdict, then the evidence for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from krisis.json_values import JsonValue
+from krisis.metrics.base import MetricScore, MetricScores
+from krisis.metrics.explanations import explained, method_lines, methods_of
+from krisis.metrics.partition import DUE, SAFE, Cells, Partition
+from krisis.pages.document import Cell, Column, Content, Document, Facts, Section, Sentences, Table
+from krisis.pages.numbers import Estimate, count
+from krisis.pages.verdict import VerdictOptions, group_shares, one_kind, verdict_of
+from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
+from krisis.results.attrition import Attrition
+from krisis.results.base import BenchmarkResult
+from krisis.results.report_tables import (
+    DISEASE_KEYS,
+    answer_words,
+    disease_words,
+    has_no_disease,
+    mixture,
+    note_lines,
+    reason_table,
+    risk_sentence,
+    rule_table,
+    rule_words,
+    stopping_lines,
+)
+from krisis.statistics.intervals import interval_heading
+
+NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
+MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a page
+_BASELINE_COLUMNS = {
+    "Accuracy": "Accuracy",
+    "Selective Accuracy (answered only)": "Right when answered",
+    "Answer Rate (Coverage)": "Answered",
+    "Deferral Alignment": "Aligned",
+    "Expected Calibration Error": "ECE",
+}
+
+
+def run_document(result: BenchmarkResult, options: VerdictOptions | None = None) -> Document:
+    """Return all there is to show of a run.
+
+    Where no reply came, no figure is shown: it would be read as the model's.
+    """
+    counts = result.attrition
+    lead = [*([result.damage] if result.damage else []), str(counts), *stopping_lines(result)]
+    if isinstance(read := result.suite_description.get("read"), str):
+        lead.append(f"Read {read} records; the others are not part of this run.")
+    if result.provenance.imported is not None:
+        lead.append(f"IMPORTED {result.provenance.imported}")
+    if result.scores_by_source:
+        lead.append(mixture(result))
+    failures = _failures(counts)
+    how = Section(key="how", title="How it was made", parts=_how(result), folded=True)
+    if counts.says_nothing:
+        return Document(
+            title=_title(result),
+            lead=[*lead, NOTHING_ANSWERED],
+            sections=[*failures, how],
+            first=("failures",),
+        )
+    rows = [*_cases(result), *_groups(result)] if result.rows else []  # else it holds scores alone
+    return Document(
+        title=_title(result),
+        lead=lead,
+        verdict=verdict_of(result, options) if result.rows else None,
+        sections=[*failures, *_imported(result), *rows, *_scores(result), how],
+        first=("failures", "imported"),
+        commands=_commands(result),
+    )
+
+
+def _commands(result: BenchmarkResult) -> list[str]:
+    run = result.provenance.run_file
+    return [f"Every figure: krisis show {run} --verbose"] if run else []
+
+
+def _title(result: BenchmarkResult) -> str:
+    made = result.provenance
+    parts = [part for part in (made.suite, made.task, made.features, made.mode) if part]
+    first = f" (first {made.limit} of {made.n_records} records)"
+    cut = first if made.limit and made.n_records else ""
+    return f"{' / '.join(parts) or 'unnamed suite'}{cut} · {result.backend_name or 'unnamed model'}"
+
+
+def _failures(counts: Attrition) -> list[Section]:
+    """Return why records have no answer: each class with its count and one example."""
+    if not counts.failures:
+        return []
+    rows: list[list[Cell]] = [
+        [name, kind.n, _one_line(kind.example)] for name, kind in counts.failures.items()
+    ]
+    columns = (Column("name", "class"), Column("count", "n"), Column("name", "example"))
+    return [
+        Section(
+            key="failures",
+            title="Records without an answer",
+            parts=[Table(columns=columns, rows=rows)],
+        )
+    ]
+
+
+def _imported(result: BenchmarkResult) -> list[Section]:
+    """Return what each field of the rows was taken for, which only its owner can check."""
+    imported = result.provenance.imported
+    if imported is None:
+        return []
+    parts: list[Content] = [Facts([*imported.taken_for.items()])]
+    parts += [Sentences(imported.notes)] if imported.notes else []
+    return [Section(key="imported", title="Imported fields", parts=parts)]
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+# --- What became of the cases ----------------------------------------------------------------
+
+
+def _cases(result: BenchmarkResult) -> list[Section]:
+    """Return the one partition, what deferral is judged by, and why cases should be deferred."""
+    found = Partition.of(result.rows.table)
+    kinds: dict[str, Cells] = {SAFE: found.safe, DUE: found.due, "not labelled": found.unlabelled}
+    rows: list[list[Cell]] = [
+        [name, one.right, one.wrong, one.abstained, one.no_answer, one.n]
+        for name, one in kinds.items()
+        if one.n
+    ]
+    headings = ("right", "wrong", "deferred", "no answer", "all")
+    columns = (Column("name", "cases"), *(Column("count", one) for one in headings))
+    parts: list[Content] = [Table(columns=columns, rows=rows)]
+    if risk := risk_sentence(result.suite_description):
+        parts.append(Sentences([risk]))
+    return [Section(key="cases", title="What became of the cases", parts=parts)]
+
+
+_PARTS = {
+    "uncertain": "uncertain",
+    "rule": "by a rule",
+    "depends_on_prior": "depends on prior",
+    "holds_for_any_prior": "any prior",
+}
+
+
+_DUE = ("defer_when_needed", "answer_when_should_defer", "no_answer_when_should_defer")
+
+
+def _deferral(scores: MetricScores) -> list[Section]:
+    """Return both sides of deferral, for all cases and for each kind, and the reasons."""
+    score = scores.get("deferral_alignment")
+    if score is None or math.isnan(score.value):
+        return []
+    details = score.details
+    kinds = {**details.get("by_kind", {}), **details.get("by_prior", {})}
+    named = [("all cases", details), *((_PARTS.get(n, n), part) for n, part in kinds.items())]
+    rows = [
+        [
+            name,
+            part["n_labeled"],
+            sum(part["confusion"].get(cell, 0) for cell in _DUE),
+            part["sensitivity"],
+            part["specificity"],
+            part["balanced_alignment"],
+            part["mcc"],
+            part.get("alignment", score.value),
+            part["always_answer"],
+        ]
+        for name, part in named
+    ]
+    columns = (
+        Column("name", "deferral"),
+        Column("count", "n"),
+        Column("count", "due", "cases that should be deferred"),
+        Column("share", "deferred", "share deferred of the cases that should be"),
+        Column("share", "answered", "share answered of the cases that are safe to answer"),
+        Column("share", "mean", "mean of the two shares"),
+        Column("figure", "MCC", "Matthews correlation coefficient"),
+        Column("share", "aligned", "share of cases answered or deferred as they should be"),
+        Column("share", "if all answered", "the share aligned if every case were answered"),
+    )
+    found: list[Content] = [Table(columns=columns, rows=rows)]
+    reasons = reason_table(score)
+    if reasons:
+        shown = (
+            Column("name", "reason to defer"),
+            Column("count", "due"),
+            Column("count", "deferred"),
+            Column("share", "share"),
+        )
+        found.append(Table(columns=shown, rows=[list(one.values()) for one in reasons]))
+    rules = rule_table(score)
+    if rules:
+        judged = (
+            Column("name", "rule"),
+            Column("count", "cases"),
+            Column("count", "deferred"),
+            Column("share", "share"),
+            Column("count", "answered"),
+            Column("count", "right", "answered rightly"),
+        )
+        rows = [list(one.values()) for one in rules]
+        found.append(Table(columns=judged, rows=rows, note=rule_words(score)))
+    return [Section(key="deferral", title="Deferral", parts=found)]
+
+
+# --- Groups ----------------------------------------------------------------------------------
+
+
+def _groups(result: BenchmarkResult) -> list[Section]:
+    judged, about = one_kind(result)
+    found = group_shares(judged.rows.table)
+    if not found:
+        return []
+    columns = (
+        Column("name", "group"),
+        Column("count", "cases"),
+        Column("share", "answered"),
+        Column("share", "right when answered"),
+    )
+    rows = [[g.name, g.n, g.answered, g.right] for g in found]
+    title = f"By group, {about}" if about else "By group"
+    return [Section(key="groups", title=title, parts=[Table(columns=columns, rows=rows)])]
+
+
+# --- Scores ----------------------------------------------------------------------------------
+
+
+def _scores(result: BenchmarkResult) -> list[Section]:
+    """Return the scores, of each kind of patients apart: together they are a result for neither."""
+    task = result.provenance.task_facts
+    if not result.scores_by_source:
+        return [
+            *_deferral(result.metric_scores),
+            *_baselines(result),
+            *_scores_of(result.metric_scores, task),
+        ]
+    found = []
+    for source, stored in result.scores_by_source.items():
+        scores = MetricScores(stored)
+        found += [
+            replace(one, key=f"{one.key}-{source}", title=f"{one.title}, {source} patients")
+            for one in (*_deferral(scores), *_scores_of(scores, task))
+        ]
+    return [*_baselines(result), *found]
+
+
+def _scores_of(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
+    general = [score for score in scores.values() if score.key not in DISEASE_KEYS]
+    if not general:
+        return _disease(scores, task)
+    heading = interval_heading(score.interval for score in general)
+    columns = (
+        Column("name", "metric"),
+        Column("figure", f"value ({heading})" if heading != "interval" else "value"),
+        Column("count", "n"),
+    )
+    rows: list[list[Cell]] = [
+        [score.name, Estimate.of(score.value, score.interval), score.n_evaluated]
+        for score in general
+    ]
+    lines = [
+        *_undefined(scores),
+        *note_lines(scores),
+        *_calibration(scores),
+        *_confident_errors(scores),
+        *method_lines(methods_of(scores.values())),
+    ]
+    parts: list[Content] = [Table(columns=columns, rows=rows)]
+    parts += [Sentences(lines)] if lines else []
+    section = Section(key="metrics", title="Metrics", parts=parts, folded=True)
+    return [section, *_disease(scores, task)]
+
+
+def _undefined(scores: Mapping[str, MetricScore]) -> list[str]:
+    without: dict[str, list[str]] = {}  # names by the reason why they have no interval
+    for score in scores.values():
+        if score.interval and score.interval.reason and not math.isnan(score.value):
+            without.setdefault(score.interval.reason, []).append(score.name)
+    return [
+        f"{score.name} is undefined: "
+        + explained(str(score.details.get("reason", "no reason was given")))
+        for score in scores.values()
+        if math.isnan(score.value) and not has_no_disease(score)
+    ] + [
+        f"{', '.join(names)} {'have' if names[1:] else 'has'} no interval: {explained(reason)}"
+        for reason, names in without.items()
+    ]
+
+
+def _calibration(scores: MetricScores) -> list[str]:
+    score = scores.get("expected_calibration_error")
+    if score is None or math.isnan(score.value) or "null_value" not in score.details:
+        return []
+    perfect = Column("figure", "").write(score.details["null_value"])
+    expected = f"an expected calibration error of {perfect} on {count(score.n_evaluated)} answers"
+    return [f"A perfectly calibrated model would show {expected}."]
+
+
+def _confident_errors(scores: MetricScores) -> list[str]:
+    score = scores.get("aurc")
+    details = score.details if score is not None else {}
+    right, wrong = (details.get(f"mean_confidence_{kind}") for kind in ("right", "wrong"))
+    # Means of equal confidences differ in their last bits.
+    if right is None or wrong is None or wrong <= right or math.isclose(wrong, right):
+        return []
+    write = Column("share", "").write
+    means = f"({write(wrong)} on average) than right ones ({write(right)})"
+    advice = "the interval of AURC may be short; prefer AUGRC."
+    return [f"Wrong answers are more confident {means}: {advice}"]
+
+
+# --- The disease -----------------------------------------------------------------------------
+
+
+def _disease(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
+    """Return the figures of the positive answer, and what was answered to which truth."""
+    words = disease_words(scores, task)
+    known = [scores.get(key) for key in DISEASE_KEYS]
+    found = [score for score in known if score is not None and not has_no_disease(score)]
+    parts: list[Content] = [Sentences([words])] if words else []
+    if found:
+        heading = interval_heading(score.interval for score in found)
+        columns = (
+            Column("name", "figure"),
+            Column("share", "when answered", f"of answered cases, with its {heading}"),
+            Column("name", "counts"),
+            Column("share", "of all", "with abstentions as errors"),
+            Column("name", "counts"),
+        )
+        rows = [
+            [
+                score.name,
+                Estimate.of(score.value, score.interval),
+                f"{count(score.details.get('n_right') or 0)} of {count(score.n_evaluated)}",
+                score.details.get("end_to_end"),
+                f"{count(score.details['n_right'])} of {count(score.details['n_cases'])}"
+                if "n_cases" in score.details
+                else "",
+            ]
+            for score in found
+        ]
+        parts.append(Table(columns=columns, rows=rows))
+    matrix = _matrix(scores, task)
+    if matrix is not None:
+        parts.append(matrix)
+    return [Section(key="disease", title="By truth", parts=parts, folded=True)] if parts else []
+
+
+def _matrix(scores: MetricScores, task: TaskFacts | None) -> Table | None:
+    """Return how often each answer was given to each truth."""
+    score = scores.get(DISEASE_KEYS[0])
+    found = score.details.get("confusion_matrix") if score is not None else None
+    if not found or len(found["labels"]) > MOST_ANSWERS_SHOWN:
+        return None
+    outcomes = {
+        "no answer": "no_answer",
+        "abstained": "abstained",
+        "not evaluated": "not_evaluated",
+    }
+    shown = {name: found[key] for name, key in outcomes.items() if any(found[key])}
+    names = [answer_words(label, task) for label in found["labels"]]
+    # Long answers do not fit side by side: the first column then says what they mean.
+    headings = names if sum(map(len, names)) <= 40 else list(map(str, found["labels"]))
+    columns = [
+        Column("name", "truth"),
+        *(Column("count", heading, f"answered {heading}") for heading in headings),
+        *(Column("count", name) for name in shown),
+        Column("count", "all"),
+    ]
+    rows = [
+        [
+            name,
+            *found["counts"][i],
+            *(counts[i] for counts in shown.values()),
+            sum(found["counts"][i]) + sum(counts[i] for counts in shown.values()),
+        ]
+        for i, name in enumerate(names)
+    ]
+    return Table(columns=columns, rows=rows, title="What was answered to which truth")
+
+
+# --- Baselines -------------------------------------------------------------------------------
+
+
+def _baselines(result: BenchmarkResult) -> list[Section]:
+    """Return the run first, then every baseline on the same records."""
+    if not result.baselines:
+        return []
+    own: dict[str, Mapping[str, MetricScore]] = {
+        f"this run ({source})": scores for source, scores in result.scores_by_source.items()
+    } or {"this run": result.metric_scores}
+    task = result.provenance.task_facts
+    named = [result.metric_scores.get(key) for key in (task.metrics if task else ())]
+    columns = {**{one.name: one.name for one in named if one is not None}, **_BASELINE_COLUMNS}
+    names = [name for name in columns if name in result.metric_scores]
+    if not names:  # the run was scored with others
+        scored = {name for scores in result.baselines.values() for name in scores}
+        names = [name for name in result.metric_scores if name in scored]
+        columns = dict(zip(names, names, strict=True))
+    if not names:
+        return []
+    rows = [
+        [who, *(_value(scores.get(name)) for name in names)]
+        for who, scores in {**own, **result.baselines}.items()
+    ]
+    headed = (Column("name", "model"), *(Column("figure", columns[name]) for name in names))
+    table = Table(columns=headed, rows=rows)
+    return [Section(key="baselines", title="Baselines on the same records", parts=[table])]
+
+
+def _value(score: MetricScore | None) -> float | str:
+    if score is None:
+        return "not scored"
+    return "–" if math.isnan(score.value) else score.value
+
+
+# --- How it was made -------------------------------------------------------------------------
+
+
+def _how(result: BenchmarkResult) -> list[Content]:
+    made, description = result.provenance, result.suite_description
+    account = description.get("account")
+    lines = [("data", account)] if isinstance(account, str) and account else []
+    lines += [("asked", str(made.asking))] if made.asking else []
+    return [Facts([*lines, *_execution(result)])]
+
+
+def _execution(result: BenchmarkResult) -> Iterable[tuple[str, str]]:
+    """Return how the run went, under the names that the JSON reports have in ``extras``."""
+    took, known = result.spending, result.extras
+    if known.get("prompt_templates"):
+        n = len(known["prompt_templates"])
+        known["prompt_templates"] = f"{n} in extras.prompt_templates of the JSON report"
+    unknown = None if result.provenance.batch_size is None else "not known"
+    facts: dict[str, JsonValue] = {
+        **{name: unknown if known.get(name) is None else known[name] for name in EXECUTION_FIELDS},
+        "tokens_lost": _lost_tokens(took) or None,
+        "token_total_reported": took.token_total_reported,
+        "n_api_calls": took.n_api_calls,
+        "n_batch_calls": took.n_batch_calls,
+        # Most runs ask a model that has no cache: there a zero would only raise a question.
+        "n_cache_hits": took.n_cache_hits or None,
+        "n_retries": took.n_retries,
+        "n_batch_splits": took.n_batch_splits,
+        "cost": took.cost if took.cost_unknown is None else f"unknown, {took.cost_unknown}",
+        "n_dropped_fields": took.n_dropped_fields or None,
+        "models_answered": list(result.provenance.models_answered) or None,
+        "seed": result.provenance.seed,
+    }
+    return [(name, _fact(value)) for name, value in facts.items() if value is not None]
+
+
+def _lost_tokens(took: Spending) -> str:
+    """Say how many of the tokens led to no answer; nothing where none did."""
+    lost = took.lost_input_tokens or 0, took.lost_output_tokens or 0
+    return f"{lost[0]:,} in, {lost[1]:,} out, of the above" if any(lost) else ""
+
+
+def _fact(value: JsonValue) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,159 @@
+"""Documents on a terminal: 80 columns, the verdict first, everything else on request."""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from krisis.pages.document import Content, Document, Facts, Reply, Sentences, Table, Verdict
+from krisis.pages.numbers import level
+
+WIDTH = 80
+# Letters by which what a model or a stranger wrote could steer the terminal.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# In place of a space at which no line may break; rich breaks at U+00A0 too.
+_TIED = "\ue000"
+_COMMAND = re.compile(r"(?<=type: ).+$")  # at the end of a sentence, to be copied
+_COLOURS: dict[Reply | None, str] = {
+    "yes": "bold green",
+    "partly": "bold yellow",
+    "no": "bold red",
+    "cannot tell": "bold",
+    None: "",
+}
+
+
+def terminal_text(document: Document, *, verbose: bool = True, colour: bool = False) -> str:
+    """Return a document as text: the verdict and what to type next, and all else if ``verbose``.
+
+    >>> terminal_text(Document(title="ckd detection", lead=["2 cases"]))
+    '2 cases\\nckd detection'
+    """
+    console = Console(
+        file=io.StringIO(),
+        width=WIDTH,
+        highlight=False,
+        markup=False,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+    )
+    _print_document(console, document, verbose=verbose)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    lines = (line.rstrip() for line in file.getvalue().replace(_TIED, " ").splitlines())
+    return "\n".join(lines).strip("\n")
+
+
+def _print_document(console: Console, document: Document, *, verbose: bool) -> None:
+    for line in document.lead:  # what became of the cases comes before anything else
+        _print_words(console, line)
+    title = document.title
+    if document.verdict is not None:
+        title = f"{title} · {level(document.verdict.level)} intervals"
+    console.print(_safe(title, "bold"))
+    if document.verdict is not None:
+        if document.verdict.about:
+            console.print(_safe(f"Verdict on the {document.verdict.about}:"))
+        console.print(_verdict(document.verdict, verbose=verbose))
+    for section in document.sections:
+        if verbose or section.key in document.first:
+            console.print()
+            console.print(_safe(section.title, "bold"))
+            for place, part in enumerate(section.parts):
+                if place:
+                    console.print()
+                _print_part(console, part)
+    if document.commands:
+        console.print()
+        for command in document.commands:
+            # A command to copy is never broken.
+            console.print(_safe(command), soft_wrap=True)
+
+
+def _print_words(console: Console, text: str) -> None:
+    """Print a sentence in lines; a path or a command to copy is never broken."""
+    words = textwrap.wrap(str(_safe(text)), WIDTH, break_long_words=False, break_on_hyphens=False)
+    for line in words:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _safe(text: str, style: str = "") -> Text:
+    """Return text that cannot steer the terminal, and that no line break parts from its sign."""
+    tied = _COMMAND.sub(lambda found: found[0].replace(" ", _TIED), text.replace(" %", f"{_TIED}%"))
+    return Text(_CONTROL.sub("\ufffd", tied), style=style)
+
+
+def _verdict(verdict: Verdict, *, verbose: bool) -> Grid:
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=24)
+    grid.add_column(width=11)
+    grid.add_column()
+    for line in verdict.lines:
+        said = line.sentence() if verbose else line.brief()
+        answer = Text(line.answer or "", style=_COLOURS[line.answer])
+        grid.add_row(_safe(line.question), answer, _safe(said))
+    return grid
+
+
+def _print_part(console: Console, part: Content) -> None:
+    if isinstance(part, Sentences):
+        for line in part.lines:
+            _print_words(console, line)
+    elif isinstance(part, Facts):
+        console.print(Padding(_facts(part), (0, 0, 0, 2)))
+    else:
+        _print_table(console, part)
+
+
+def _facts(facts: Facts) -> Grid:
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(max_width=30)
+    grid.add_column(overflow="fold")
+    for name, value in facts.pairs:
+        grid.add_row(_safe(name), _safe(value))
+    return grid
+
+
+def _print_table(console: Console, table: Table) -> None:
+    if table.title:
+        console.print(_safe(table.title))
+    written = table.written()
+    for places in _that_fit(table, written):
+        grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+        for place in places:
+            column = table.columns[place]
+            grid.add_column(
+                _safe(column.heading),
+                justify="right" if column.is_number else "left",
+                overflow="fold",
+                no_wrap=place == 0 and len(table.columns) > 3,
+            )
+        for row in written:
+            grid.add_row(*(_safe(row[place]) for place in places))
+        console.print(grid)
+    if table.note:
+        console.print(_safe(table.note))
+
+
+def _that_fit(table: Table, written: list[list[str]]) -> list[list[int]]:
+    """Return the columns in parts that fit the terminal, each with the first; most are one part."""
+    narrowest = [
+        max(map(len, (*column.heading.split(), *(row[place] for row in written))), default=0) + 2
+        for place, column in enumerate(table.columns)
+    ]
+    if not all(one.is_number for one in table.columns[1:]):
+        return [list(range(len(narrowest)))]  # words can be wrapped
+    parts: list[list[int]] = [[0]]
+    for place in range(1, len(narrowest)):
+        width = narrowest[0] + sum(narrowest[one] for one in parts[-1][1:]) + narrowest[place]
+        if width - 2 > WIDTH and len(parts[-1]) > 1:
+            parts.append([0])
+        parts[-1].append(place)
+    return parts

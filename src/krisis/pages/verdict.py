@@ -1,0 +1,490 @@
+"""The verdict of a run: six questions, answered by rules that simulations hold to their error.
+
+The first two lines compare the model with the guideline and with the best constant policy on the
+same cases: *yes* when the whole interval is on the good side of both, *no* when it is on the bad
+side of the constant policy, *partly* when it is above the constant policy and not shown to be above
+the guideline, otherwise *cannot tell*. A verdict is a view and no claim: it is not a certificate,
+and the ledger of a run does not record it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special
+
+from krisis.decisions.costs import costs_of_run
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED, too_many_missing
+from krisis.decisions.run_sample import ScoreOptions, sample_of
+from krisis.decisions.sample import find_threshold, ratio_interval
+from krisis.errors import UserError
+from krisis.metrics.base import Rows
+from krisis.metrics.calibration import ExpectedCalibrationError
+from krisis.metrics.forms import Share, Undefined, prior_icc
+from krisis.metrics.items import RunItems
+from krisis.metrics.partition import Partition
+from krisis.metrics.table import BoolArray, FloatArray, Table
+from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
+from krisis.pages.numbers import Estimate
+from krisis.results.base import BenchmarkResult, rows_by_source
+from krisis.results.run_items import items_of_result, source_of
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.group_gaps import SMALLEST_GROUP
+from krisis.statistics.intervals import DEFAULT_LEVEL, Interval
+from krisis.statistics.shares import share_interval
+
+DEFAULT_RISK, DEFAULT_DELTA = 0.05, 0.1
+GUIDELINE = "guideline"
+# How far mean confidence may be from the share of right answers and still be called trustworthy.
+TRUSTED_GAP = 0.05
+_MOST_CONFIDENT = 0.1  # the share of answers whose risk is looked at apart
+_GROUP_ERROR = 0.05  # chance of naming any group where none differs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictOptions:
+    """The risk that answered cases may have, and the chance of certifying it wrongly."""
+
+    risk: float = DEFAULT_RISK
+    delta: float = DEFAULT_DELTA
+
+
+def verdict_of(result: BenchmarkResult, options: VerdictOptions | None = None) -> Verdict:
+    """Answer the six questions about a run, beside the baselines on the same cases.
+
+    >>> from krisis import EvaluationResult
+    >>> rows = [EvaluationResult(1, 1, confidence=0.9), EvaluationResult(0, 1, confidence=0.8)]
+    >>> verdict = verdict_of(BenchmarkResult(rows, {}, {}))
+    >>> verdict.line("correctness").answer
+    'cannot tell'
+    """
+    options = options or VerdictOptions()
+    result, about = one_kind(result)
+    run = items_of_result(result, source_of(result))
+    # Of several kinds of patients each has baselines of its own, such as "guideline (real)".
+    name = f"{GUIDELINE} ({about.partition(' ')[0]})" if about else GUIDELINE
+    guideline = _matched(run.table, result.baseline_rows.get(name))
+    usable, accepted = _usable(run, options)
+    return Verdict(
+        [
+            _knew_when(run, guideline),
+            _right(run.table, guideline),
+            _trusted(run.table),
+            usable,
+            _left(run.table, accepted),
+            _groups(run.table, accepted, options),
+        ],
+        about,
+    )
+
+
+def one_kind(result: BenchmarkResult) -> tuple[BenchmarkResult, str]:
+    """Return the run over one kind of patients, and which: over several it is a result for none."""
+    parts = rows_by_source(result.rows) if result.scores_by_source else {}
+    if len(parts) < 2:
+        return result, ""
+    source, rows = next(iter(parts.items()))
+    part = copy(result)
+    part.evaluation_results = rows
+    return part, f"{source} patients"
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the verdict whose answer is still to be found."""
+
+    key: str
+    question: str
+
+    def __call__(
+        self,
+        answer: Reply | None,
+        figures: Sequence[Stated] = (),
+        compared: Sequence[Stated] = (),
+        *,
+        reason: str = "",
+    ) -> VerdictLine:
+        return VerdictLine(
+            key=self.key,
+            question=self.question,
+            answer=answer,
+            figures=figures,
+            compared=compared,
+            reason=reason,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Guideline:
+    """What the guideline did with the cases of a table, row by row; it may lack some."""
+
+    known: BoolArray
+    answered: BoolArray
+    abstained: BoolArray
+    correct: BoolArray
+
+
+def _matched(table: Table, rows: Rows | None) -> _Guideline | None:
+    if not rows:
+        return None
+    theirs = rows.table
+    at = {row.record_id: place for place, row in enumerate(theirs.rows)}
+    places = np.array([at.get(row.record_id, -1) for row in table.rows], dtype=np.int64)
+    known = places >= 0
+    columns = (theirs.answered, theirs.abstained, theirs.correct)
+    return _Guideline(known, *(known & column[places] for column in columns))
+
+
+# --- Comparing with two policies ------------------------------------------------------------
+
+# What is averaged, and over which rows.
+Part = tuple[FloatArray, BoolArray]
+
+
+def _mean_of_parts(table: Table, parts: Sequence[Part]) -> Estimate:
+    """Return the mean, over the parts, of the mean of each part's values, which lie in ±1.
+
+    The interval is Student's, from the influence of each patient: with s and r the sum and the
+    number of a patient's rows in a part of R rows with mean m, the patient moves that mean by
+    (s − m·r)/R. At each end one patient with the worst value is added, for what was not seen:
+    without it, values that are all equal would give an interval without width.
+    """
+    patients = table.patients
+    value = math.fsum(float(v[among].mean()) for v, among in parts) / len(parts)
+    sums = [patients.sums(np.where(among, v, 0.0)) for v, among in parts]
+    rows = [patients.sums(among) for _, among in parts]
+    low = min(value, _end(sums, rows, -1.0))
+    high = max(value, _end(sums, rows, 1.0))
+    return Estimate(value, max(-1.0, low), min(1.0, high), DEFAULT_LEVEL, bound=0.0)
+
+
+def _end(sums: Sequence[FloatArray], rows: Sequence[FloatArray], worst: float) -> float:
+    added = [(np.append(s, worst), np.append(r, 1.0)) for s, r in zip(sums, rows, strict=True)]
+    means = [s.sum() / r.sum() for s, r in added]
+    moved = sum((s - m * r) / r.sum() for m, (s, r) in zip(means, added, strict=True)) / len(added)
+    n = int(np.any([r > 0 for _, r in added], axis=0).sum())
+    error = math.sqrt(n / (n - 1) * float(moved @ moved))
+    t = float(special.stdtrit(n - 1, 1 - (1 - DEFAULT_LEVEL) / 2))
+    return float(np.mean(means)) + math.copysign(t * error, worst)
+
+
+def _compared(table: Table, constant: Estimate, guideline: Estimate | None, n: int) -> Reply:
+    """Answer by two differences, both positive where the model is better."""
+    low, high = _with_missing(table, constant, n)
+    if high < 0:
+        return "no"
+    if low <= 0:
+        return "cannot tell"
+    if guideline is None or _with_missing(table, guideline, n)[0] > 0:
+        return "yes"
+    return "partly"
+
+
+def _with_missing(table: Table, estimate: Estimate, n: int) -> tuple[float, float]:
+    """Return the ends of an interval, moved as far as cases that were not evaluated could."""
+    missing = table.n_not_evaluated
+    if missing <= MOST_NOT_EVALUATED * table.n_rows:
+        return estimate.low, estimate.high
+    share = missing / (n + missing)
+    return (1 - share) * estimate.low - share, (1 - share) * estimate.high + share
+
+
+def _share(table: Table, hits: BoolArray, among: BoolArray) -> Estimate:
+    form = Share(hits, among=among)
+    return Estimate.of(form.value(), form.uncertainty(table, BootstrapOptions()).interval)
+
+
+# --- Knew when not to answer? ---------------------------------------------------------------
+
+
+def _knew_when(run: RunItems, guideline: _Guideline | None) -> VerdictLine:
+    line, table = _Line("deferral", "Knew when not to answer?"), run.table
+    due, safe = (table.should_abstain == code for code in (1, 0))
+    if not due.any() or not safe.any():
+        return _saved(run, line)
+    deferred, answered = table.abstained, table.answered
+    figures = [
+        Stated(
+            words=f"deferred {{}} of the {due.sum():,} due", estimate=_share(table, deferred, due)
+        ),
+        Stated(
+            words=f"answered {{}} of the {safe.sum():,} safe",
+            estimate=_share(table, answered, safe),
+        ),
+    ]
+    compared: list[Stated] = []
+    difference = None
+    if guideline is not None:
+        due_too, safe_too = due & guideline.known, safe & guideline.known
+        left, theirs = guideline.abstained, guideline.answered
+        if due_too.any() and safe_too.any():
+            compared = [
+                Stated(words="guideline {}", estimate=Estimate(float(left[due_too].mean()))),
+                Stated(words="{}", estimate=Estimate(float(theirs[safe_too].mean()))),
+            ]
+            parts = [(_minus(deferred, left), due_too), (_minus(answered, theirs), safe_too)]
+            difference = _mean_of_parts(table, parts)
+    for never, said in ((deferred, "it never deferred"), (answered, "it never answered")):
+        if not never.any():
+            return line("no", figures, compared, reason=said)
+    # Always answering and always deferring both have 1 on one side and 0 on the other: mean 1/2.
+    half = np.full(table.n_scored, 0.5)
+    constant = _mean_of_parts(table, [(deferred - half, due), (answered - half, safe)])
+    n = min(int(due.sum()), int(safe.sum()))
+    return line(_compared(table, constant, difference, n), figures, compared)
+
+
+def _minus(first: BoolArray, second: BoolArray) -> FloatArray:
+    return first.astype(np.float64) - second
+
+
+def _saved(run: RunItems, line: _Line) -> VerdictLine:
+    """Answer by what deferring saved at the price of the task, where cases carry no label."""
+    table = run.table
+    unlabelled = "no case says whether it should be left to a person"
+    if run.costs is None:
+        return line("cannot tell", reason=f"{unlabelled}, and the task has no price of deferring")
+    try:
+        costs = costs_of_run(run, None)
+        deferring = costs.deferral_costs(run)
+        answering = costs.answer_costs(run)
+        labels = [one for one in table.labels if one in set(table.answers.allowed or table.labels)]
+        always = {
+            one: np.array([costs.of(truth, one) for truth in table.labels])[table.truth]
+            for one in labels
+        }
+    except UserError as error:
+        return line("cannot tell", reason=str(error))
+    own = np.where(table.answered, answering, deferring)
+    policies = {"always deferring": deferring}
+    policies |= {f"always {table.answers.name(one)}": found for one, found in always.items()}
+    name = min(policies, key=lambda one: float(policies[one].mean()))
+    scale = max(1.0, costs.most)
+    saved = _mean_of_parts(table, [((policies[name] - own) / scale, table.everyone)])
+    per_100 = Estimate(*(100 * scale * v for v in (saved.value, saved.low, saved.high)))
+    figures = [
+        Stated(
+            words=f"saved {{}} {costs.unit} per 100 cases at the task's price",
+            estimate=per_100,
+            kind="figure",
+        )
+    ]
+    compared = [
+        Stated(words=f"against {name}, the best constant policy", estimate=Estimate(math.nan))
+    ]
+    if table.answered.all():
+        return line("no", figures, compared, reason="it never deferred")
+    return line(_compared(table, saved, None, table.n_scored), figures, compared)
+
+
+# --- Right when it answered? ----------------------------------------------------------------
+
+
+def _right(table: Table, guideline: _Guideline | None) -> VerdictLine:
+    line, answered = _Line("correctness", "Right when it answered?"), table.answered
+    if not answered.any():
+        return line("cannot tell", reason="it answered no case")
+    n = int(answered.sum())
+    own = _share(table, table.correct, answered)
+    figures = [Stated(words=f"right in {{}} of {n:,} answers", estimate=own)]
+    compared: list[Stated] = []
+    difference = None
+    if guideline is not None and (both := answered & guideline.answered).any():
+        theirs = float(guideline.correct[both].mean())
+        mine = float(table.correct[both].mean())
+        compared = [
+            Stated(words=f"guideline {{}} on {both.sum():,} of them", estimate=Estimate(theirs)),
+            Stated(words="on these the model {}", estimate=Estimate(mine), brief=False),
+        ]
+        difference = _mean_of_parts(table, [(_minus(table.correct, guideline.correct), both)])
+    # The best constant answer is the most frequent truth of the cases that were answered.
+    most = int(np.bincount(table.truth[answered]).argmax())
+    constant = _mean_of_parts(table, [(_minus(table.correct, table.truth == most), answered)])
+    share = float((table.truth == most)[answered].mean())
+    name = table.answers.name(table.labels[most])
+    compared.append(
+        Stated(words=f"always {name} {{}}", estimate=Estimate(share), brief=not compared)
+    )
+    return line(_compared(table, constant, difference, n), figures, compared)
+
+
+# --- Can its confidence be trusted? ---------------------------------------------------------
+
+
+def _trusted(table: Table) -> VerdictLine:
+    line, usable = _Line("confidence", "Confidence trustworthy?"), table.usable
+    if not usable.any():
+        return line("cannot tell", reason="it stated no confidence")
+    found = _mean_of_parts(table, [(np.nan_to_num(table.confidence) - table.correct, usable)])
+    gap = replace(found, bound=math.copysign(TRUSTED_GAP, found.value))
+    low, high = _with_missing(table, gap, int(usable.sum()))
+    answer: Reply = "cannot tell"
+    if low >= -TRUSTED_GAP and high <= TRUSTED_GAP:
+        answer = "yes"
+    elif low > TRUSTED_GAP or high < -TRUSTED_GAP:
+        answer = "no"
+    size = gap if gap.value >= 0 else gap.negated()
+    words = f"on average {{}} too {'high' if gap.value >= 0 else 'low'}"
+    figures = [Stated(words=words, estimate=size, kind="points"), *_calibration(table)]
+    return line(answer, [*figures, _most_confident(table)])
+
+
+def _calibration(table: Table) -> list[Stated]:
+    form = ExpectedCalibrationError().form(table)
+    if isinstance(form, Undefined):
+        return []
+    interval: Interval = form.uncertainty(table, BootstrapOptions()).interval
+    found = Estimate.of(form.value(), interval)
+    return [Stated(words="calibration error {}", estimate=found, kind="figure", brief=False)]
+
+
+def _most_confident(table: Table) -> Stated:
+    """Return the risk among the most confident tenth; equal confidences stay together."""
+    stated = np.sort(table.confidence[table.usable])
+    limit = stated[-max(1, math.ceil(_MOST_CONFIDENT * stated.size))]
+    top = table.usable & (table.confidence >= limit)
+    words = f"{{}} of its {top.sum():,} most confident answers are wrong"
+    return Stated(words=words, estimate=_share(table, ~table.correct, top), brief=False)
+
+
+# --- Usable at the risk that is allowed? ----------------------------------------------------
+
+
+def _usable(run: RunItems, options: VerdictOptions) -> tuple[VerdictLine, BoolArray | None]:
+    """Return the line and which cases are answered at the certified threshold, if there is one."""
+    line = _Line("usable", f"Usable at a risk of {100 * options.risk:g} %?")
+    table = run.table
+    if too_many_missing(table.n_not_evaluated, table.n_rows, MOST_NOT_EVALUATED):
+        missing = f"{table.n_not_evaluated:,} of {table.n_rows:,} cases were not evaluated"
+        return line("cannot tell", reason=missing), None
+    try:
+        sample = sample_of(run, ScoreOptions())
+    except UserError as error:
+        return line("cannot tell", reason=_short(error)), None
+    found = find_threshold(sample, "fixed-sequence", options.risk, options.delta)
+    if found.threshold is not None:
+        accepted = sample.accepts(found.threshold)
+        coverage = ratio_interval(sample, accepted, np.ones(sample.n_rows, np.bool_))
+        figures = [
+            Stated(
+                words="from a confidence of {}",
+                estimate=Estimate(found.threshold),
+                kind="threshold",
+            ),
+            Stated(
+                words="answers {} of cases", estimate=Estimate.of(float(accepted.mean()), coverage)
+            ),
+        ]
+        return line("yes", figures), accepted
+    curve = found.tested.curve
+    tested = [test.candidate for test in found.search.tests]
+    best = min(tested, key=curve.risk) if tested else found.best(options.risk)
+    if best is None:
+        return line("cannot tell", reason="no answer has a confidence"), None
+    n = int(curve.n_accepted[best])
+    words = f"lowest risk {{}} in its {n:,} most confident answers"
+    figures = [Stated(words=words, estimate=Estimate(curve.risk(best), bound=options.risk))]
+    if found.no_size_helps(options.risk, options.delta):
+        return line("no", figures), None
+    return line("cannot tell", figures, reason="too few cases to tell"), None
+
+
+# --- Left for people ------------------------------------------------------------------------
+
+
+def _left(table: Table, accepted: BoolArray | None) -> VerdictLine:
+    if accepted is None:
+        n, why = Partition.of(table).left_for_people, "abstained or gave no answer"
+    else:
+        n, why = int((~accepted).sum()), "abstained, no answer, or below that confidence"
+    return _Line("left_for_people", "Left for people")(
+        None,
+        [
+            Stated(
+                words=f"{n:,} of {table.n_scored:,} cases ({{}})",
+                estimate=Estimate(n / table.n_scored),
+            )
+        ],
+        reason=why,
+    )
+
+
+# --- Groups to watch ------------------------------------------------------------------------
+
+
+def _groups(table: Table, accepted: BoolArray | None, options: VerdictOptions) -> VerdictLine:
+    """Name the declared groups that are worse than they may be.
+
+    At a certified threshold that is a risk above the bound, otherwise one above that of all
+    answers. The lower limit of a group must be above it, at a level divided by the number of
+    groups (Bonferroni).
+    """
+    line = _Line("groups", "Groups to watch")
+    if not table.answers.groups:
+        return line(None, reason="the task declares no groups")
+    answered = table.answered if accepted is None else accepted
+    if not answered.any():
+        return line(None, reason="it answered no case")
+    wrong = answered & ~table.correct
+    limit = float(wrong[answered].mean()) if accepted is None else options.risk
+    large = _large_groups(table, answered)
+    level = 1 - 2 * _GROUP_ERROR / max(1, len(large))
+    found = []
+    for name, inside in large.items():
+        hits, rows = (table.patients.sums(one & inside) for one in (wrong, answered))
+        shown = share_interval(hits, rows, level=max(level, 0.5), prior_icc=prior_icc(table))
+        if shown.low > limit:
+            usual = _share(table, wrong, answered & inside)
+            found.append(Stated(words=f"{name} {{}} wrong", estimate=usual))
+    against = Stated(words="all answers {}", estimate=Estimate(limit))
+    if accepted is not None:
+        against = Stated(words="at most {} allowed", estimate=Estimate(limit))
+    if found:
+        return line(None, found, [against])
+    counted = f"none of {len(large)} groups of {SMALLEST_GROUP} patients or more"
+    return line(None, reason=counted)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShares:
+    """A declared group: its cases, the share answered, and the share right of these."""
+
+    name: str
+    n: int
+    answered: Estimate
+    right: Estimate | str
+
+
+def group_shares(table: Table) -> list[GroupShares]:
+    """Return the figures of every declared group of enough patients, the worst first."""
+    found = []
+    for name, inside in _large_groups(table, table.everyone).items():
+        right: Estimate | str = f"fewer than {SMALLEST_GROUP} answered"
+        answered = inside & table.answered
+        if np.unique(table.patients.code[answered]).size >= SMALLEST_GROUP:
+            right = _share(table, table.correct, answered)
+        n = int(inside.sum())
+        found.append(GroupShares(name, n, _share(table, table.answered, inside), right))
+    worst = [(1.0 if isinstance(g.right, str) else g.right.value, i) for i, g in enumerate(found)]
+    return [found[i] for _, i in sorted(worst)]
+
+
+def _large_groups(table: Table, answered: BoolArray) -> dict[str, BoolArray]:
+    """Return the rows of every declared group with enough answered patients."""
+    found = {}
+    for column in table.answers.groups:
+        names, codes = table.grouped(column)
+        for code, name in enumerate(names):
+            inside = codes == code
+            if np.unique(table.patients.code[inside & answered]).size >= SMALLEST_GROUP:
+                found[name.replace("_", " ")] = inside
+    return found
+
+
+def _short(error: UserError) -> str:
+    """Return the first clause of an error: what is wrong, without where and what to do."""
+    return str(error).partition(";")[0]

@@ -1,0 +1,95 @@
+"""What differs between two runs in cases, by hand."""
+
+from __future__ import annotations
+
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.scoring import metrics_from_names, score_all
+from krisis.pages.compare import case_sentences, cases_document
+from krisis.pages.document import Table
+from krisis.pages.terminal import terminal_text
+from krisis.reporting.comparison import comparison_html
+from krisis.results.comparison.base import Comparison
+from krisis.results.comparison.compare import CompareOptions, compare_runs
+from krisis.results.result import BenchmarkResult
+
+# Said by careful, said by bold, should be deferred: how often.
+CASES = {
+    ("right", "right", False): 20,
+    ("right", "wrong", False): 3,
+    ("wrong", "right", False): 2,
+    ("left", "right", True): 5,
+    ("left", "wrong", True): 4,
+    ("left", "right", False): 1,
+    ("right", "left", False): 2,
+    ("left", "left", True): 6,
+}
+
+
+def run(name: str, place: int, *, labelled: bool = True) -> BenchmarkResult:
+    rows = []
+    for kinds, n in CASES.items():
+        for _ in range(n):
+            truth = len(rows) % 2
+            said = {"right": truth, "wrong": 1 - truth, "left": None}[kinds[place]]
+            rows.append(
+                EvaluationResult(
+                    said,
+                    truth,
+                    said is None,
+                    record_id=f"r{len(rows):02d}",
+                    metadata={"should_abstain": kinds[2]} if labelled else {},
+                )
+            )
+    return BenchmarkResult(rows, score_all(metrics_from_names(["accuracy"]), rows), {}, name)
+
+
+def compared(*, labelled: bool = True) -> Comparison:
+    runs = {
+        name: run(name, place, labelled=labelled) for place, name in enumerate(("careful", "bold"))
+    }
+    return compare_runs(runs, CompareOptions(n_permutations=99))
+
+
+def test_who_answers_what_the_other_left_is_said_with_what_became_of_it() -> None:
+    assert case_sentences(compared().pairs[0]) == [
+        (
+            "bold answers 10 cases that careful left to a person; 9 of them should have been left; "
+            "right 6, wrong 4."
+        ),
+        (
+            "careful answers 2 cases that bold left to a person; 0 of them should have been left; "
+            "right 2, wrong 0."
+        ),
+        "Both answer 25 cases: bold alone is right in 2, careful alone in 3.",
+    ]
+
+
+def test_without_labels_nothing_is_said_of_what_was_due() -> None:
+    first = case_sentences(compared(labelled=False).pairs[0])[0]
+    assert first == "bold answers 10 cases that careful left to a person; right 6, wrong 4."
+
+
+def test_the_table_counts_every_case_once() -> None:
+    (section,) = cases_document(compared()).sections
+    table = section.parts[1]
+    assert isinstance(table, Table)
+    assert [list(cells) for cells in table.rows] == [
+        ["careful right", 20, 3, 2, 25],
+        ["careful wrong", 2, 0, 0, 2],
+        ["careful left", 6, 4, 6, 16],
+    ]
+
+
+def test_terminal_and_page_say_the_same_sentence() -> None:
+    comparison = compared()
+    sentence = case_sentences(comparison.pairs[0])[0]
+    assert sentence in " ".join(terminal_text(cases_document(comparison)).split())
+    page = comparison_html(comparison)
+    assert sentence in page
+    assert page.index(sentence) < page.index('id="h-scores"')
+
+
+def test_runs_without_rows_have_no_cases_to_compare() -> None:
+    scores = run("a", 0).metric_scores
+    unpaired = compare_runs({n: BenchmarkResult([], scores, {}, n) for n in "ab"})
+    assert cases_document(unpaired).sections == []

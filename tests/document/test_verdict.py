@@ -1,0 +1,321 @@
+"""The verdict, by hand: with and without labels, prices, groups, missing cases and repeats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from krisis.data.real_people import equal_costs
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.classification import default_classification_metrics
+from krisis.metrics.scoring import score_all
+from krisis.pages.document import Verdict
+from krisis.pages.verdict import VerdictOptions, group_shares, verdict_of
+from krisis.results.account import TaskFacts
+from krisis.results.base import scores_by_source
+from krisis.results.result import BenchmarkResult
+
+ANSWERS = ((0, "no"), (1, "yes"))
+
+
+def row(number: int, said: str, *, due: bool | None = None, **more: Any) -> EvaluationResult:
+    """Return a case of truth 1 (odd numbers) or 0: right, wrong, deferred, broken or lost."""
+    truth = number % 2
+    metadata: dict[str, Any] = {} if due is None else {"should_abstain": due}
+    metadata |= more.pop("metadata", {})
+    given: dict[str, Any] = {"record_id": f"r{number}", "metadata": metadata} | more
+    if said == "lost":
+        return EvaluationResult(None, truth, error="down", failure_class="timeout", **given)
+    if said == "broken":
+        return EvaluationResult("?", truth, error="no", failure_class="not_allowed", **given)
+    if said == "deferred":
+        return EvaluationResult(None, truth, True, **given)
+    return EvaluationResult(truth if said == "right" else 1 - truth, truth, **given)
+
+
+def rows_of(*parts: tuple[int, str], start: int = 0, **more: Any) -> list[EvaluationResult]:
+    """Return so many rows of each kind, numbered on."""
+    said = [kind for n, kind in parts for _ in range(n)]
+    return [row(start + place, kind, **more) for place, kind in enumerate(said)]
+
+
+def judged(
+    rows: Iterable[EvaluationResult],
+    guideline: Iterable[EvaluationResult] = (),
+    options: VerdictOptions | None = None,
+    **facts: Any,
+) -> Verdict:
+    task = TaskFacts("t", ANSWERS, **facts)
+    result = BenchmarkResult(list(rows), {}, {}, "m", {"task_facts": task})
+    if guideline:
+        result.baseline_rows = {"guideline": Rows(guideline, result.rows.answers)}
+    return verdict_of(result, options)
+
+
+def answers(verdict: Verdict) -> dict[str, str | None]:
+    return {line.key: line.answer for line in verdict.lines}
+
+
+DUE = {"start": 0, "due": True}
+SAFE = {"start": 100, "due": False}
+
+
+def test_labels_are_judged_by_both_shares_with_their_denominators() -> None:
+    rows = [
+        *rows_of((30, "deferred"), (10, "wrong"), **DUE),
+        *rows_of((54, "right"), (6, "deferred"), **SAFE),
+    ]
+    line = judged(rows).line("deferral")
+    assert line.answer == "yes"
+    assert [one.estimate.value for one in line.figures] == [30 / 40, 54 / 60]
+    assert str(line.figures[0]).endswith("of the 40 due")
+    assert str(line.figures[1]).endswith("of the 60 safe")
+
+
+def test_a_reply_that_is_no_answer_is_no_deferral() -> None:
+    rows = [
+        *rows_of((5, "deferred"), (35, "broken"), **DUE),
+        *rows_of((60, "right"), **SAFE),
+    ]
+    assert judged(rows).line("deferral").figures[0].estimate.value == 5 / 40
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"), [("right", "never deferred"), ("deferred", "answered")]
+)
+def test_a_constant_policy_is_no(said: str, reason: str) -> None:
+    line = judged([*rows_of((40, said), **DUE), *rows_of((60, said), **SAFE)]).line("deferral")
+    assert line.answer == "no"
+    assert reason in line.reason
+
+
+def test_deferring_the_wrong_cases_is_no_and_at_random_cannot_be_told() -> None:
+    upside_down = [
+        *rows_of((30, "right"), (10, "deferred"), **DUE),
+        *rows_of((15, "right"), (45, "deferred"), **SAFE),
+    ]
+    assert judged(upside_down).line("deferral").answer == "no"
+    at_random = [
+        *rows_of((20, "right"), (20, "deferred"), **DUE),
+        *rows_of((30, "right"), (30, "deferred"), **SAFE),
+    ]
+    assert judged(at_random).line("deferral").answer == "cannot tell"
+
+
+def test_what_is_above_the_constant_policy_and_not_the_guideline_is_partly() -> None:
+    model = [
+        *rows_of((30, "deferred"), (10, "wrong"), **DUE),
+        *rows_of((54, "right"), (6, "deferred"), **SAFE),
+    ]
+    perfect = [*rows_of((40, "deferred"), **DUE), *rows_of((60, "right"), **SAFE)]
+    poor = [
+        *rows_of((4, "deferred"), (36, "wrong"), **DUE),
+        *rows_of((30, "right"), (30, "deferred"), **SAFE),
+    ]
+    line = judged(model, perfect).line("deferral")
+    assert line.answer == "partly"
+    assert [one.estimate.value for one in line.compared] == [1.0, 1.0]
+    assert judged(model, poor).line("deferral").answer == "yes"
+
+
+def test_right_answers_are_compared_where_the_guideline_answered_too() -> None:
+    # The first 50 of 100 answers were answered by the guideline too: there 45 right against 25.
+    model = rows_of((45, "right"), (5, "wrong"), (45, "right"), (5, "wrong"))
+    half = rows_of((25, "right"), (25, "wrong"), (50, "deferred"))
+    line = judged(model, half).line("correctness")
+    assert line.answer == "yes"
+    assert line.figures[0].estimate.value == 0.9
+    assert [one.estimate.value for one in line.compared] == [0.5, 0.9, 0.5]
+    assert "on 50 of them" in str(line.compared[0])
+    equal = judged(model, model).line("correctness")
+    assert equal.answer == "partly"
+
+
+def test_without_a_guideline_right_answers_are_compared_with_the_commonest_truth() -> None:
+    line = judged(rows_of((90, "right"), (10, "wrong"))).line("correctness")
+    assert line.answer == "yes"
+    assert str(line.compared[0]) == "always no 50 %"
+    assert judged(rows_of((10, "right"), (90, "wrong"))).line("correctness").answer == "no"
+    assert judged(rows_of((52, "right"), (48, "wrong"))).line("correctness").answer == "cannot tell"
+    silent = judged(rows_of((5, "deferred"))).line("correctness")
+    assert (silent.answer, silent.reason) == ("cannot tell", "it answered no case")
+
+
+def test_without_labels_deferral_is_judged_by_what_it_saved_at_the_price() -> None:
+    costs = asdict(equal_costs([0, 1], 0.2))
+    # 70 right (0), 30 deferred at 20: 600 of 100 cases. Always deferring costs 2,000, always
+    # "no" 50 wrong answers of 100: 5,000. So 14 of 100 cases' worth of errors are saved.
+    line = judged(rows_of((70, "right"), (30, "deferred")), costs=costs).line("deferral")
+    assert line.answer == "yes"
+    assert line.figures[0].estimate.value == pytest.approx(1400)
+    assert "always deferring" in str(line.compared[0])
+    # 65 right, 15 wrong (1,500), 20 deferred (400): 1,900, no better than always deferring.
+    equal = rows_of((65, "right"), (15, "wrong"), (20, "deferred"))
+    close = judged(equal, costs=costs).line("deferral")
+    assert close.answer == "cannot tell"
+    assert close.figures[0].estimate.value == pytest.approx(100)
+    worse = judged(rows_of((40, "wrong"), (60, "deferred")), costs=costs).line("deferral")
+    assert worse.answer == "no"
+    assert worse.figures[0].estimate.value == pytest.approx(2000 - 4000 - 1200)
+    never = judged(rows_of((100, "right")), costs=costs).line("deferral")
+    assert (never.answer, never.reason) == ("no", "it never deferred")
+
+
+def test_without_labels_and_without_a_price_it_cannot_be_told() -> None:
+    line = judged(rows_of((70, "right"), (30, "deferred"))).line("deferral")
+    assert line.answer == "cannot tell"
+    assert "no price of deferring" in line.reason
+
+
+@pytest.mark.parametrize(
+    ("stated", "n_right", "answer"),
+    [(0.9, 360, "yes"), (0.99, 320, "no"), (0.6, 360, "no"), (0.95, 361, "cannot tell")],
+)
+def test_confidence_is_trusted_within_five_points(stated: float, n_right: int, answer: str) -> None:
+    rows = rows_of((n_right, "right"), (400 - n_right, "wrong"), confidence=stated)
+    line = judged(rows).line("confidence")
+    assert line.answer == answer
+    assert line.figures[0].estimate.value == pytest.approx(abs(stated - n_right / 400))
+    assert ("too high" in str(line.figures[0])) == (stated >= n_right / 400)
+
+
+def test_a_confidence_that_nobody_stated_cannot_be_judged() -> None:
+    line = judged(rows_of((10, "right"))).line("confidence")
+    assert (line.answer, line.reason) == ("cannot tell", "it stated no confidence")
+
+
+def by_confidence(*parts: tuple[int, str, float]) -> list[EvaluationResult]:
+    rows: list[EvaluationResult] = []
+    for n, said, stated in parts:
+        rows += rows_of((n, said), start=len(rows), confidence=stated)
+    return rows
+
+
+def test_a_certified_threshold_makes_it_usable_and_what_is_below_is_left_for_people() -> None:
+    rows = by_confidence((300, "right", 0.9), (60, "wrong", 0.5), (40, "right", 0.5))
+    verdict = judged(rows)
+    line = verdict.line("usable")
+    assert line.answer == "yes"
+    threshold, coverage = (one.estimate.value for one in line.figures)
+    assert (threshold, coverage) == (0.9, 300 / 400)
+    left = verdict.line("left_for_people")
+    assert left.answer is None
+    assert left.figures[0].estimate.value == 100 / 400
+    assert "100 of 400" in str(left.figures[0])
+
+
+def test_a_hopeless_model_is_not_usable_and_few_cases_cannot_tell() -> None:
+    hopeless = by_confidence((200, "right", 0.9), (200, "wrong", 0.9))
+    line = judged(hopeless).line("usable")
+    assert line.answer == "no"
+    assert line.figures[0].estimate.value == 0.5
+    few = judged(by_confidence((20, "right", 0.9))).line("usable")
+    assert few.answer == "cannot tell"
+    allowed = judged(hopeless, options=VerdictOptions(risk=0.6)).line("usable")
+    assert allowed.answer == "yes"
+    assert allowed.question == "Usable at a risk of 60 %?"
+
+
+def test_without_a_threshold_abstentions_and_no_answers_are_left_for_people() -> None:
+    rows = rows_of((10, "right"), (4, "deferred"), (3, "broken"), (2, "lost"))
+    left = judged(rows).line("left_for_people").figures[0]
+    assert "7 of 17" in str(left)
+
+
+def test_too_many_missing_cases_make_every_answer_that_they_could_turn_cannot_tell() -> None:
+    model = [
+        *rows_of((30, "deferred"), (10, "wrong"), **DUE),
+        *rows_of((48, "right"), (12, "deferred"), **SAFE),
+    ]
+    assert answers(judged(model))["deferral"] == "yes"
+    lost = [*model, *rows_of((40, "lost"), start=200)]
+    found = answers(judged(lost))
+    assert found["deferral"] == found["correctness"] == found["usable"] == "cannot tell"
+    one_lost = [*model * 1, row(999, "lost")]
+    assert answers(judged(one_lost))["deferral"] == "yes"
+
+
+def in_group(name: str, *parts: tuple[int, str], start: int) -> list[EvaluationResult]:
+    return rows_of(*parts, start=start, metadata={"site": name})
+
+
+def test_groups_that_are_worse_are_named_and_small_ones_are_not() -> None:
+    rows = [
+        *in_group("north", (190, "right"), (10, "wrong"), start=0),
+        *in_group("south", (20, "right"), (30, "wrong"), start=1000),
+        *in_group("tiny", (10, "wrong"), start=2000),
+    ]
+    line = judged(rows, groups={"site": "site"}).line("groups")
+    assert line.answer is None
+    assert [str(one).split()[1] for one in line.figures] == ["south"]
+    assert line.figures[0].estimate.value == 0.6
+    assert line.compared[0].estimate.value == 50 / 260
+    even = in_group("north", (90, "right"), (10, "wrong"), start=0)
+    even += in_group("south", (90, "right"), (10, "wrong"), start=1000)
+    assert (
+        judged(even, groups={"site": "site"}).line("groups").reason.startswith("none of 2 groups")
+    )
+    assert judged(even).line("groups").reason == "the task declares no groups"
+
+
+def test_the_worst_group_comes_first_and_a_share_of_few_is_not_shown() -> None:
+    rows = [
+        *in_group("good", (38, "right"), (2, "wrong"), start=0),
+        *in_group("bad", (20, "right"), (20, "wrong"), start=1000),
+        *in_group("silent", (10, "right"), (30, "deferred"), start=2000),
+    ]
+    result = BenchmarkResult(
+        rows, {}, {}, "m", {"task_facts": TaskFacts("t", ANSWERS, groups={"site": "site"})}
+    )
+    found = group_shares(result.rows.table)
+    assert [one.name for one in found] == ["site bad", "site good", "site silent"]
+    assert found[-1].right == "fewer than 20 answered"
+    assert (found[-1].n, found[-1].answered.value) == (40, 0.25)
+
+
+def test_repeats_of_a_case_are_one_case_by_the_answer_given_most() -> None:
+    rows = [
+        row(number, said, due=False) for number in range(40) for said in ("right", "right", "wrong")
+    ]
+    line = judged(rows).line("correctness")
+    assert line.figures[0].estimate.value == 1.0
+    assert "of 40 answers" in str(line.figures[0])
+
+
+def test_rows_of_few_patients_count_as_few() -> None:
+    apart = rows_of((36, "right"), (24, "wrong"))
+    alone = judged(apart).line("correctness").figures[0].estimate
+    together = [
+        row(number, "right" if number < 36 else "wrong", cluster_id=str(number // 12))
+        for number in range(60)
+    ]
+    line = judged(together).line("correctness")
+    assert line.answer == "cannot tell"
+    estimate = line.figures[0].estimate
+    assert estimate.value == alone.value
+    assert estimate.high - estimate.low > 1.5 * (alone.high - alone.low)
+
+
+def test_real_and_synthetic_patients_are_not_judged_together() -> None:
+    real = rows_of((30, "right"), (10, "wrong"), metadata={"synthetic": False})
+    made_up = rows_of((60, "wrong"), start=500, metadata={"synthetic": True})
+    metrics = default_classification_metrics()
+    result = BenchmarkResult([*real, *made_up], score_all(metrics, real), {}, "m")
+    result.scores_by_source = scores_by_source(metrics, [*real, *made_up])
+    verdict = verdict_of(result)
+    assert verdict.about == "real patients"
+    assert verdict.line("correctness").figures[0].estimate.value == 0.75
+
+
+def test_as_json_a_verdict_has_every_digit_and_no_sentence() -> None:
+    found = judged(rows_of((2, "right"), (1, "wrong"))).to_dict()
+    assert list(found) == [
+        *("deferral", "correctness", "confidence", "usable", "left_for_people", "groups"),
+    ]
+    figure = found["correctness"]["figures"][0]
+    assert figure["estimate"]["value"] == 2 / 3
+    assert not math.isnan(figure["estimate"]["low"])
