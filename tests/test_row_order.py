@@ -28,19 +28,22 @@ from krisis.viewer.app import create_app
 
 # What says where a row is, or when a file was made, is no figure.
 NO_FIGURES = {"position", "left_position", "right_position", "index", "created_at", "commands"}
-CHECK = "check run --require 'lower(accuracy) >= 0.1' --against other --no-worse 'accuracy by 0.1'"
+CHECK = (
+    "check run.krisis --require 'lower(accuracy) >= 0.1' --against other.krisis "
+    "--no-worse 'accuracy by 0.1'"
+)
 COMMANDS = {
-    "show": "show run --json",
-    "score": "show run --metric aurc --metric accuracy --json",
-    "selective": "selective run --json",
-    "selective of two": "selective run other --json",
-    "compare": "compare run other --json",
-    "certify": "certify run --risk 0.3 --max-not-evaluated 0.1 --json",
-    "certify by patient": "certify run --risk 0.3 --by sex --max-not-evaluated 0.1 --json",
-    "decide": "decide run --cost costs.yaml --max-not-evaluated 0.1 --json",
-    "audit": "audit run --json",
+    "show": "show run.krisis --json",
+    "score": "show run.krisis --metric aurc --metric accuracy --json",
+    "selective": "selective run.krisis --json",
+    "selective of two": "selective run.krisis other.krisis --json",
+    "compare": "compare run.krisis other.krisis --json",
+    "certify": "certify run.krisis --risk 0.3 --max-not-evaluated 0.1 --json",
+    "certify by patient": "certify run.krisis --risk 0.3 --by sex --max-not-evaluated 0.1 --json",
+    "decide": "decide run.krisis --cost costs.yaml --max-not-evaluated 0.1 --json",
+    "audit": "audit run.krisis --json",
     "check": f"{CHECK} --max-not-evaluated 0.1 --json",
-    "report": "report run -o page.html",
+    "report": "report run.krisis -o page.html",
 }
 COSTS = "costs: {0: {1: 1}, 1: {0: 4}}\ndefer: 0.5\n"
 
