@@ -14,9 +14,8 @@ from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_result
 from krisis.viewer.app import _answer
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.indexing import BeingIndexed
+from krisis.viewer.filters import RowFilter
 from krisis.viewer.pages import cases, runs
-from krisis.viewer.row_index import RowFilter
 
 # At this number of rows every limit of the large case holds.
 N_LARGE = 100_000
@@ -63,12 +62,7 @@ def _explorer(folder: Path) -> None:
     catalogue = Catalogue(folder)
     name = f"run-{N_LARGE}"
     start = time.perf_counter()
-    while True:  # a journal of more than 16 MB is indexed by a process of its own
-        try:
-            catalogue.load(name).select(RowFilter())
-            break
-        except BeingIndexed:
-            time.sleep(0.1)
+    catalogue.load(name).select(RowFilter())
     line(
         "opening 100,000 rows for the first time",
         f"{time.perf_counter() - start:.2f} s",

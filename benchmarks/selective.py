@@ -91,7 +91,7 @@ def measure_command() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run.json"
         run.write_text(synthetic_run())
-        command = [str(Path(sys.executable).parent / "krisis"), "selective", "--input", str(run)]
+        command = [str(Path(sys.executable).parent / "krisis"), "selective", str(run)]
         command += ["--confidence", "all", "--output"]
         walls, cpus = [], []
         for attempt in range(3):

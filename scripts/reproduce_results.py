@@ -81,7 +81,7 @@ def samples_from_environment() -> int:
 
 
 # Options of other suites, and those that this script sets itself.
-_LEFT_OUT = ("suite", "task", "features", "sex", "mode", "repeats")
+_LEFT_OUT = ("out", "suite", "task", "features", "sex", "mode", "repeats")
 _NAMES = [name for name in RunConfig.model_fields if name not in _LEFT_OUT]
 app.command(
     epilog="Examples:  python scripts/reproduce_results.py --model lexicon --consistency-samples 5 "

@@ -114,6 +114,22 @@ def write_run(
     n_cases: int | None = None,
 ) -> Path:
     """Write a run ``PLACE.krisis`` as a real run does; with ``n_cases`` it has not ended."""
+    writer = begin_run(place, result, features=features, n_cases=n_cases)
+    if n_cases is None:
+        facts, scores = stored_parts(result)
+        writer.finish(facts=facts, scores=scores, version=__version__)
+    writer.close()
+    return writer.path
+
+
+def begin_run(
+    place: Path,
+    result: BenchmarkResult,
+    *,
+    features: Mapping[str, Any] | None = None,
+    n_cases: int | None = None,
+) -> RunWriter:
+    """Write the rows of a run that goes on; its writer has to be closed."""
     path = place.with_name(f"{place.name}.krisis")
     rows = result.evaluation_results
     described = RunDescription(
@@ -122,6 +138,7 @@ def write_run(
         backend_name=result.backend_name,
         n_cases=n_cases or len(rows),
         identity=Identity(n_records=n_cases or len(rows)),
+        task=result.provenance.task_facts,
         suite_description=result.suite_description,
         stores_features=features is not None,
     )
@@ -139,11 +156,8 @@ def write_run(
     writer.begin_session({})
     if rows:
         writer.append([RowPlace(i, i) for i in range(len(rows))], rows, CallTotals())
-    if n_cases is None:
-        facts, scores = stored_parts(result)
-        writer.finish(facts=facts, scores=scores, version=__version__)
-    writer.close()
-    return path
+        writer.flush()
+    return writer
 
 
 def edit_run(path: Path, sql: str, *values: object) -> None:

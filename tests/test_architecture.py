@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "krisis"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 SHARED = {"answers", "display", "errors", "json_values", "outcomes", "pulling", "yaml_values"}
-SHARED |= {"registry", "__init__"}
+SHARED |= {"lazy_names", "registry", "__init__"}
 MAY_SEE: dict[str, set[str]] = {
     "data": set(),
     "statistics": set(),
@@ -40,6 +40,7 @@ MAY_SEE: dict[str, set[str]] = {
     "outcomes": set(),
     "display": set(),
     "errors": set(),
+    "lazy_names": set(),
     "json_values": set(),
     "pulling": set(),
     "yaml_values": set(),

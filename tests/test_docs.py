@@ -190,6 +190,34 @@ def test_every_public_name_is_in_the_api_reference() -> None:
     assert set(krisis.__all__) - {"__version__"} <= shown
 
 
+# Where public names are: each of these says in `__all__` which they are, or is a path of the seeds.
+PUBLIC = (
+    *("krisis", "krisis.metrics", "krisis.data", "krisis.backends", "krisis.execution"),
+    *("krisis.statistics", "krisis.reporting", "krisis.selective_prediction"),
+)
+PATHS_OF_THE_SEEDS = {"krisis.benchmark", "krisis.results.report", "krisis.errors", "krisis.sweep"}
+IMPORTED = re.compile(r"^ *from (krisis[\w.]*) import (\([^)]*\)|.+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_a_page_imports_public_names_only(page: Path) -> None:
+    offered = {(module, name) for module in PUBLIC for name in import_module(module).__all__}
+    offered.add(("krisis", "registry"))
+    for block in blocks_of(page):
+        if block.kind != "python":
+            continue
+        for module, names in IMPORTED.findall(block.text):
+            for name in re.findall(r"\w+", names):
+                public = (module, name) in offered or module in PATHS_OF_THE_SEEDS
+                assert public, f"{block.name}: {module}.{name} is not public"
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_name_that_a_public_module_offers_exists(module: str) -> None:
+    offered = import_module(module)
+    assert [name for name in offered.__all__ if not hasattr(offered, name)] == []
+
+
 def test_nobody_is_told_to_install_the_other_project_of_this_name() -> None:
     """On the package index `krisis` is somebody else's: install from the folder."""
     sources = [*PAGES, *(ROOT / "src").rglob("*.py"), ROOT / "pyproject.toml", ROOT / "Makefile"]

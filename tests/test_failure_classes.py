@@ -55,10 +55,10 @@ def test_in_the_text_report(run: Path) -> None:
 
 def test_in_the_page_and_the_viewer(run: Path) -> None:
     client = TestClient(create_app(run.parent), base_url="http://127.0.0.1")
-    page = client.get(f"/runs/{run.name}").text
+    page = client.get(f"/runs/{run.stem}").text
     for html in (report_html(build_report(load_run(run))), page):
         assert "Failures by class" in html
         assert "reset by &lt;b&gt;peer&lt;/b&gt;" in html
         assert "the ward&#39;s server is slow" in html
-    found = client.get(f"/runs/{run.name}.json").json()["failures"]
+    found = client.get(f"/runs/{run.stem}.json").json()["failures"]
     assert {name: kind["n"] for name, kind in found.items()} == {"timeout": 2, "unavailable": 1}

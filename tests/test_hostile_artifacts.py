@@ -35,7 +35,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(folder / "second", result_of(Rows(new, rows.answers), "m"))
     certify = ["certify", "first.krisis", "--risk", "0.4", "--max-not-evaluated", "0.1"]
     assert krisis(*certify, "-o", "certificate.json", cwd=folder).returncode == 0
-    words = ["calibrate", "--input", "first.krisis", "--output", "calibrator.json"]
+    words = ["calibrate", "first.krisis", "--output", "calibrator.json"]
     assert krisis(*words, cwd=folder).returncode == 0
     return folder
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.invented_runs import edit_run
 
 from krisis import (
     BackendResponse,
@@ -194,8 +195,8 @@ def test_a_suite_a_backend_and_a_metric_run_from_files(krisis, tmp_path: Path) -
     result = load_run(run)
     assert result.attrition.n_answered == 9
     assert result.metric_scores["missed"].direction == "lower"
-    # The manifest names the files, so that the same run can be made again from it.
-    assert krisis("run", "--config", str(run / "manifest.json"))[0] == 0
+    # The run names the files, so that the same run can be made again from it.
+    assert krisis("run", "--config", str(run))[0] == 0
     assert krisis("resume", str(run))[0] == 0
     assert krisis("show", str(run), "-m", "mine/own_metrics.py:Missed")[0] == 0
 
@@ -203,7 +204,7 @@ def test_a_suite_a_backend_and_a_metric_run_from_files(krisis, tmp_path: Path) -
 def test_to_look_at_a_run_executes_no_file_that_it_names(krisis, files: Path) -> None:
     assert krisis(*RUN, "--metric", "mine/own_metrics.py:Missed")[0] == 0
     (run,) = Path("runs").iterdir()
-    (run / "metrics.json").unlink()
+    edit_run(run, "DELETE FROM scores")
     for name in ("own_suite", "own_backend", "own_metrics"):
         (files / f"{name}.py").write_text("raise SystemExit('executed')")
         sys.modules.pop(name)
@@ -341,9 +342,8 @@ def stopped_run(benchmark: Benchmark, recorder: Recorder) -> Path:
     benchmark.execution = replace(benchmark.execution, recorder=recorder)
     result = benchmark.run()
     run = Path(str(result.provenance.run_file))
-    (run / "metrics.json").unlink()
-    lines = (run / "rows.jsonl").read_text().splitlines(keepends=True)
-    (run / "rows.jsonl").write_text("".join(lines[: len(lines) // 2]))
+    edit_run(run, "DELETE FROM scores")
+    edit_run(run, "DELETE FROM rows WHERE position > (SELECT max(position) / 2 FROM rows)")
     return run
 
 
@@ -369,7 +369,7 @@ def test_a_run_started_in_python_is_resumed_and_repeated_by_the_command_line(
     assert 0 < before.attrition.n_sent < after.attrition.n_answered == 20
     assert "Missed [level=0.7]" in out
     assert krisis("resume", str(run), "--failed")[0] == 0
-    assert krisis("run", "--config", str(run / "manifest.json"))[0] == 0
+    assert krisis("run", "--config", str(run))[0] == 0
     again = [load_run(path) for path in Path("runs").iterdir() if path != run]
     assert [one.metric_scores["accuracy"].value for one in again] == [
         after.metric_scores["accuracy"].value
@@ -408,9 +408,9 @@ def test_a_key_given_in_python_reaches_no_file(tmp_path: Path) -> None:
     with pytest.raises(BackendError):
         Benchmark(suite, backend, execution=Execution(recorder=Recorder(tmp_path))).run()
     (run,) = tmp_path.iterdir()
-    manifest = (run / "manifest.json").read_text()
-    assert '"model": "openai/m"' in manifest
-    assert "planted" not in manifest
+    stored = run.read_bytes()
+    assert b'"model": "openai/m"' in stored
+    assert b"planted" not in stored
 
 
 class Local(BaseBackend):
@@ -452,7 +452,7 @@ def test_a_run_that_cannot_be_made_again_says_why(krisis, suite, records, words:
     assert code == 2
     assert words in err
     assert f"continue it there with Recorder.resume('{run}')" in err
-    code, _, err = krisis("run", "--config", str(run / "manifest.json"))
+    code, _, err = krisis("run", "--config", str(run))
     assert (code, words in err) == (2, True)
 
 

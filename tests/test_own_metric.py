@@ -88,7 +88,7 @@ def test_a_plug_in_metric_is_shown_compared_ranked_and_gated(
 
     comparison = compare_runs(
         {path.stem: BenchmarkResult.load(path) for path in paths},
-        CompareOptions(n_permutations=399),
+        CompareOptions((key,), n_permutations=399),
     )
     delta = comparison.pairs[0].deltas[key]
     assert delta.left == score.value

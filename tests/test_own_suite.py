@@ -59,15 +59,15 @@ class Lactate(BaseBackend):
 
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Path]:
-    """Return the run directories of the same model on either task."""
-    folders = []
+    """Return the runs of the same model on either task."""
+    found = []
     for task in SepsisSuite.tasks:
         suite = SepsisSuite(SuiteConfig(task=task))
         recorder = Recorder(tmp_path / "runs")
         Benchmark(suite, Lactate(), execution=Execution(recorder=recorder)).run()
-        assert recorder.directory is not None
-        folders.append(Path(recorder.directory.path))
-    return folders
+        assert recorder.path is not None
+        found.append(recorder.path)
+    return found
 
 
 def krisis(*words: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> tuple[int, str, str]:
@@ -111,9 +111,9 @@ def test_a_sepsis_suite_keeps_its_names_everywhere(
 
     with TestClient(create_app(tmp_path / "runs"), base_url="http://127.0.0.1") as client:
         listed, home = client.get("/index.json").text, client.get("/").text
-        one = client.get(f"/runs/{onset.name}.json").text
-        explorer = client.get(f"/runs/{onset.name}/cases").text
-        found = client.get(f"/runs/{onset.name}/cases.json?group=ward:+ICU").json()
+        one = client.get(f"/runs/{onset.stem}.json").text
+        explorer = client.get(f"/runs/{onset.stem}/cases").text
+        found = client.get(f"/runs/{onset.stem}/cases.json?group=ward:+ICU").json()
     assert '<option value="ward: ED">' in explorer
     assert "stage" not in explorer
     assert found["n_found"] == 6

@@ -11,6 +11,7 @@ import krisis
 PROMISED = """
 krisis: Benchmark BenchmarkResult PatientRecord SuiteConfig Task FeatureSet BaseDataSuite
 krisis: BackendResponse BaseBackend BaseMetric EvaluationResult MetricScore KrisisError
+krisis: run load score compare selective certify verify decide audit plan check report figure
 krisis.benchmark: Benchmark
 krisis.metrics: default_benchmark_metrics default_accuracy_metrics default_abstention_metrics
 krisis.metrics: default_calibration_metrics
@@ -36,7 +37,7 @@ def test_a_promised_name_can_be_imported(module: str, name: str) -> None:
     assert getattr(import_module(module), name).__name__ == name
 
 
-def test_the_top_level_offers_exactly_the_nouns() -> None:
+def test_the_top_level_offers_exactly_the_nouns_and_verbs() -> None:
     top_level = {name for module, name in NAMES if module == "krisis"}
     assert set(krisis.__all__) == top_level | {"__version__"}
     assert dir(krisis) == sorted(krisis.__all__)

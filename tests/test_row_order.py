@@ -32,8 +32,8 @@ CHECK = "check run --require 'lower(accuracy) >= 0.1' --against other --no-worse
 COMMANDS = {
     "show": "show run --json",
     "score": "show run --metric aurc --metric accuracy --json",
-    "selective": "selective --input run --json",
-    "selective of two": "selective --input run --input other --json",
+    "selective": "selective run --json",
+    "selective of two": "selective run other --json",
     "compare": "compare run other --json",
     "certify": "certify run --risk 0.3 --max-not-evaluated 0.1 --json",
     "certify by patient": "certify run --risk 0.3 --by sex --max-not-evaluated 0.1 --json",

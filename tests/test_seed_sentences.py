@@ -190,7 +190,7 @@ def artifact(*options: str) -> Any:
         path.write_text(json.dumps(phq8_run_files.run_file(41, modes=modes)))
         words = ["--mode", "few_shot", *options] if "--mode" not in options else [*options]
         fast = ["--bootstrap-resamples", "200", "--json"]
-        done = krisis("selective", "--input", str(path), *words, *fast, cwd=Path(folder))
+        done = krisis("selective", str(path), *words, *fast, cwd=Path(folder))
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -216,7 +216,7 @@ def refusal(missing: str, wanted: str) -> str:
                     del signals[missing]
         path = Path(folder) / "run.json"
         path.write_text(json.dumps(content))
-        words = ["selective", "--input", str(path), "--confidence", wanted]
+        words = ["selective", str(path), "--confidence", wanted]
         done = krisis(*words, cwd=Path(folder))
         return done.stderr if done.returncode == 2 else ""
 
@@ -1195,7 +1195,7 @@ def needs(name: str) -> str:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"
         path.write_text(json.dumps(phq8_run_files.run_file(3)))
-        done = krisis("selective", "--input", str(path), "--confidence", name, cwd=Path(folder))
+        done = krisis("selective", str(path), "--confidence", name, cwd=Path(folder))
         assert done.returncode == 2
         return done.stderr
 

@@ -49,10 +49,10 @@ def test_a_saved_result_is_replayed_row_by_row(
     assert backend_from_name(f"replay/{path}").name == "replay/result.json"
 
 
-def test_a_run_directory_is_replayed(suite: RecordListSuite, tmp_path: Path) -> None:
+def test_a_run_is_replayed(suite: RecordListSuite, tmp_path: Path) -> None:
     execution = Execution(recorder=Recorder(tmp_path))
     result = Benchmark(suite, ScriptedBackend(by_turns), batch_size=1, execution=execution).run()
-    (run,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    (run,) = list(tmp_path.glob("*.krisis"))
     again = Benchmark(suite, ReplayBackend(run)).run()
     assert [row.outcome for row in again.evaluation_results] == [
         row.outcome for row in result.evaluation_results
@@ -71,7 +71,7 @@ def test_a_record_that_was_not_asked_is_a_failure_not_a_guess(saved: tuple[Path,
 def test_what_is_not_a_saved_run_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="does not exist"):
         ReplayBackend(tmp_path / "none.json")
-    with pytest.raises(InvalidFile, match="is not a krisis run"):
+    with pytest.raises(InvalidFile, match="is a folder"):
         ReplayBackend(tmp_path)
     path = tmp_path / "other.json"
     path.write_text(json.dumps({"metrics": {}}), encoding="utf-8")

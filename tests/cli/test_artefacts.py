@@ -23,8 +23,8 @@ TYPED = {
     "figure": "figure RUN --kind forest -m accuracy -o OUT.svg",
     "sheet": "sheet RUN",
     "check": "check RUN --require RULE",
-    "selective": "selective --input RUN --bootstrap-resamples 20",
-    "calibrate": "calibrate --input RUN -o OUT.json --force",
+    "selective": "selective RUN --bootstrap-resamples 20",
+    "calibrate": "calibrate RUN -o OUT.json --force",
     "certify": "certify RUN --risk 0.5",
     "decide": "decide RUN --folds 2",
     "audit": "audit RUN",
@@ -52,8 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "metrics.json").write_text(done(path, f"show runs/{run.name} --json").stdout)
     done(path, f"export runs/{run.name} --to parquet -o rows.parquet")
     done(path, f"export runs/{run.name} --to csv -o rows.csv")
-    done(path, f"selective --input runs/{run.name} --output s.json --bootstrap-resamples 20")
-    done(path, f"calibrate --input runs/{run.name} -o calibrator.json --force")
+    done(path, f"selective runs/{run.name} --output s.json --bootstrap-resamples 20")
+    done(path, f"calibrate runs/{run.name} -o calibrator.json --force")
     # So few answers certify nothing, and that is what the certificate says.
     krisis("certify", f"runs/{run.name}", "--risk", "0.9", "-o", "certificate.json", cwd=path)
     return path
@@ -126,8 +126,8 @@ def test_every_artefact_is_recognised(places: Mapping[str, Path]) -> None:
 def test_a_command_takes_what_the_table_says_and_names_what_it_refuses(
     command: str, places: Mapping[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krisis.cli.report.build_report", lambda *given, **named: None)
-    monkeypatch.setattr("krisis.cli.report.report_html", lambda page: "drawn in another test")
+    monkeypatch.setattr("krisis.verbs.drawing.build_report", lambda *given, **named: None)
+    monkeypatch.setattr("krisis.verbs.drawing.report_html", lambda page: "drawn in another test")
     taken = table_of_the_docs()[command]
     other = next(places["sweep folder"].glob("*.krisis"))
     for kind, path in places.items():

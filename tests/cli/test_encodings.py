@@ -52,7 +52,7 @@ def commands(runs: list[str]) -> dict[str, tuple[int, list[str]]]:
         "show": (0, ["show", first]),
         "show again": (0, ["show", first, "-m", "accuracy", "-m", "aurc"]),
         "compare": (0, ["compare", first, second, "--permutations", "99"]),
-        "selective": (0, ["selective", "--input", first, "--bootstrap-resamples", "50"]),
+        "selective": (0, ["selective", first, "--bootstrap-resamples", "50"]),
         "check met": (0, ["check", first, "--require", "accuracy >= 0"]),
         "check failed": (1, ["check", first, "--require", "accuracy >= 1"]),
         "doctor": (0, ["doctor", first]),

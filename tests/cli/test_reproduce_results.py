@@ -66,7 +66,7 @@ def test_the_run_file_has_both_modes_and_every_consistency_variant_can_be_evalua
     assert set(participant["item_signals"]) == set(ITEM_KEYS)
     assert len(participant["item_signals"]["Sleep"]["consistency_samples"]) == 3
     code, out, err = call(
-        "selective", "--input", "out/your_run.json", "--mode", "few_shot", "--confidence", "all",
+        "selective", "out/your_run.json", "--mode", "few_shot", "--confidence", "all",
         "--bootstrap-resamples", "0", "--json", command=command_line.app,
     )  # fmt: skip
     assert code == 0, err

@@ -96,7 +96,7 @@ def test_a_run_has_the_same_figures_as_a_directory_and_as_a_file(
     for place in (path, tmp_path / "run.json"):
         out = tmp_path / f"figures-{len(found)}.json"
         options = ["--bootstrap-resamples", 50, "--output", out]
-        assert call(monkeypatch, "selective", "--input", place, *options) == 0
+        assert call(monkeypatch, "selective", place, *options) == 0
         found.append(json.loads(out.read_text()))
     assert found[0]["loss"]["name"] == "abs_norm"
     for part in ("loss", "confidence_variants", "totals", "population"):

@@ -56,7 +56,7 @@ def test_two_modes_give_two_runs_and_one_run_file(tmp_path: Path, krisis: Krisis
         "--repeats", "2", "--temperature", "0.7", "--n-synthetic", "20",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    directories = [path for path in (tmp_path / "runs").glob("*.krisis")]
+    directories = list((tmp_path / "runs").glob("*.krisis"))
     assert len(directories) == 2
     experiments = run_file(tmp_path)["experiments"]
     assert isinstance(experiments, list)
@@ -104,11 +104,11 @@ def test_ties_of_repeats_are_advised_against_counted_and_explained(
     )
     assert again.stdout.strip() == f"wrote {path}"
     assert sentence in again.stderr
-    judged = krisis("selective", "--input", str(path), "--bootstrap-resamples", "0")
+    judged = krisis("selective", str(path), "--bootstrap-resamples", "0")
     assert f"Ties (lexicon): {sentence}" in judged.stdout
     assert f"so {len(lost)} of them count as abstained" in judged.stdout
     odd = krisis(
-        "run", "phq8", "--model", "lexicon", "--repeats", "3", "--limit", "8", "--out", "x"
+        "run", "phq8", "--model", "lexicon", "--repeats", "3", "--limit", "8", "--output", "x"
     )
     assert "repeats can tie" not in odd.stderr
 
@@ -171,12 +171,12 @@ def test_every_variant_is_there_but_those_the_model_cannot_give(
     )  # fmt: skip
     (run,) = (tmp_path / "runs").glob("*.json")
     fitted = krisis(
-        "calibrate", "--input", str(run), "--method", "temperature",
+        "calibrate", str(run), "--method", "temperature",
         "--features", "verbalized_confidence", "--output", "t.json",
     )  # fmt: skip
     assert fitted.returncode == 0, fitted.stderr
     done = krisis(
-        "selective", "--input", str(run), "--confidence", "all", "--json",
+        "selective", str(run), "--confidence", "all", "--json",
         "--confidence", "secondary:verbalized+consistency:average",
         "--calibration", "t.json", "--bootstrap-resamples", "100",
     )  # fmt: skip
@@ -202,11 +202,11 @@ def test_a_calibrator_of_the_train_participants_lowers_the_held_out_log_loss(
     for split in ("train", "test"):
         krisis(
             "run", "phq8", "--model", "lexicon", "--no-cache",
-            "--suite-option", f"split={split}", "--out", split,
+            "--suite-option", f"split={split}", "--output", split,
         )  # fmt: skip
     (train,), (test,) = ((tmp_path / split).glob("*.json") for split in ("train", "test"))
     features = "verbalized_confidence,llm_evidence_count,retrieval_similarity_mean"
-    krisis("calibrate", "--input", str(train), "--features", features, "--output", "c.json")
+    krisis("calibrate", str(train), "--features", features, "--output", "c.json")
     calibrator = calibrator_from(read_object(tmp_path / "c.json"), place=tmp_path / "c.json")
     table = read_items(test)
     assert calibrator.overlap(table) == 0
@@ -217,20 +217,20 @@ def test_a_calibrator_of_the_train_participants_lowers_the_held_out_log_loss(
 
 
 def test_interviews_are_written_checked_and_run(tmp_path: Path, krisis: Krisis) -> None:
-    assert krisis("data", "phq8", "--out", "own", "--n-participants", "10").returncode == 0
+    assert krisis("data", "phq8", "--output", "own", "--n-participants", "10").returncode == 0
     checked = krisis("data", "check-interviews", "own")
     assert checked.returncode == 0
     assert "participants  10; split test: 2, split train: 8" in checked.stdout
     as_json = json.loads(krisis("data", "check-interviews", "own", "--json").stdout)
     assert as_json["n_participants"] == 10
     assert krisis("run", "phq8", "--model", "lexicon", "--data-path", "own").returncode == 0
-    refused = krisis("data", "phq8", "--out", "own")
+    refused = krisis("data", "phq8", "--output", "own")
     assert refused.returncode == 2
-    assert krisis("data", "phq8", "--out", "other", "--n-participants", "0").returncode == 2
+    assert krisis("data", "phq8", "--output", "other", "--n-participants", "0").returncode == 2
 
 
 def test_a_broken_transcript_is_one_sentence_and_exit_2(tmp_path: Path, krisis: Krisis) -> None:
-    krisis("data", "phq8", "--out", "own", "--n-participants", "3")
+    krisis("data", "phq8", "--output", "own", "--n-participants", "3")
     broken = tmp_path / "own" / "S0001_P" / "S0001_TRANSCRIPT.csv"
     broken.write_bytes(broken.read_bytes() + b"9\t9\tParticipant\tcaf\xe9\n")
     for command in (["data", "check-interviews", "own"],

@@ -55,7 +55,7 @@ def run(tmp_path):
 
 
 def evaluated(run, *arguments):
-    result = krisis("selective", "--input", run, "--json", *FAST, *arguments)
+    result = krisis("selective", run, "--json", *FAST, *arguments)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -194,7 +194,7 @@ def test_all_variants_share_their_resamples_and_the_absent_are_listed(run):
 
 
 def test_two_modes_are_compared_on_the_same_resamples(run):
-    artifact = evaluated(run, "--mode", "zero_shot", "--input", run, "--mode", "few_shot")
+    artifact = evaluated(run, "--mode", "zero_shot", run, "--mode", "few_shot")
     variant = artifact["confidence_variants"]["llm"]
     deltas = artifact["comparison"]["deltas"]["llm"]
     for key in ("aurc_full", "augrc_full", "cmax", "eaurc", "aurc_achievable"):
@@ -207,7 +207,7 @@ def test_two_modes_are_compared_on_the_same_resamples(run):
 
 
 def test_a_run_compared_with_itself_has_no_difference(run):
-    artifact = evaluated(run, "--mode", "few_shot", "--input", run)
+    artifact = evaluated(run, "--mode", "few_shot", run)
     delta = artifact["comparison"]["deltas"]["llm"]["aurc_full"]
     assert delta["delta"] == 0.0
 
@@ -215,7 +215,7 @@ def test_a_run_compared_with_itself_has_no_difference(run):
 def test_differing_participants_are_an_error_unless_intersected(run, tmp_path):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(run_files.run_file(31)))
-    both = ["--input", run, "--mode", "few_shot", "--input", other, "--mode", "few_shot"]
+    both = [run, "--mode", "few_shot", other, "--mode", "few_shot"]
     text = sentence("selective", *both)
     assert "20 and 30 successful participants, 20 of them in both" in text
     assert "--intersection-only" in text
@@ -248,7 +248,7 @@ def test_runs_that_disagree_about_a_right_answer_are_not_compared(run):
     truths = content["experiments"][1]["results"]["results"][3]["ground_truth_items"]
     truths["Tired"] = (truths["Tired"] + 1) % 4
     run.write_text(json.dumps(content))
-    message = sentence("selective", "--input", run, "--mode", "zero_shot", "--mode", "few_shot")
+    message = sentence("selective", run, "--mode", "zero_shot", "--mode", "few_shot")
     assert "participant 303, item Tired has the right answer" in message
     assert "different data" in message
 
@@ -258,7 +258,7 @@ def test_runs_of_two_questionnaires_are_not_compared(run, tmp_path):
     content = run_files.run_file(21)
     content["scale"] = {"items": list(run_files.ITEMS), "lowest": 0, "highest": 4}
     other.write_text(json.dumps(content))
-    both = ["--input", run, "--mode", "few_shot", "--input", other]
+    both = [run, "--mode", "few_shot", other]
     assert "span 3 and 4" in sentence("selective", *both)
 
 
@@ -274,7 +274,7 @@ def _stages(path, *answers, suite=None):
 def test_two_krisis_runs_are_divided_by_one_span(tmp_path):
     near = _stages(tmp_path / "a.json", (1, 1), (2, 2), (2, 3), (1, 2))
     far = _stages(tmp_path / "b.json", (1, 1), (5, 2), (3, 3), (1, 2))
-    artifact = evaluated(near, "--input", far, "--loss", "abs_norm")
+    artifact = evaluated(near, far, "--loss", "abs_norm")
     assert artifact["loss"]["raw_multiplier"] == 4
     curves = artifact["confidence_variants"]["stated"]
     risks = [curves[side]["curve"]["selective_risk"][-1] for side in ("input_0", "input_1")]
@@ -300,17 +300,17 @@ def test_items_that_a_run_still_owes_are_counted_and_shown(tmp_path):
     rows = [EvaluationResult(1, i % 2, confidence=0.6, record_id=f"r{i}") for i in range(6)]
     run = write_run(tmp_path / "run", BenchmarkResult(rows, {}, {}, "b"), n_cases=10)
     assert evaluated(run)["population"]["items_not_asked"] == 4
-    shown = krisis("selective", "--input", run, *FAST).output
+    shown = krisis("selective", run, *FAST).output
     assert "INCOMPLETE: 4 records not asked yet; 6 patients, 6 records" in shown
 
 
 def test_a_krisis_run_of_another_mode_is_refused(tmp_path):
     suite = {"suite": "phq8", "mode": "zero_shot"}
     path = _stages(tmp_path / "a.json", (1, 1), (2, 2), suite=suite)
-    message = sentence("selective", "--input", path, "--mode", "few_shot")
+    message = sentence("selective", path, "--mode", "few_shot")
     assert "was made in mode 'zero_shot', not 'few_shot'" in message
     plain = _stages(tmp_path / "b.json", (1, 1), (2, 2))
-    assert "has no modes" in sentence("selective", "--input", plain, "--mode", "few_shot")
+    assert "has no modes" in sentence("selective", plain, "--mode", "few_shot")
 
 
 @pytest.mark.parametrize(
@@ -331,18 +331,18 @@ def test_a_krisis_run_of_another_mode_is_refused(tmp_path):
     ],
 )
 def test_bad_options_are_one_sentence(run, arguments, message):
-    common = ["selective", "--input", run, "--mode", "few_shot", *FAST]
+    common = ["selective", run, "--mode", "few_shot", *FAST]
     assert message in sentence(*common, *arguments)
 
 
 def test_too_many_inputs_or_modes(run):
-    assert "3 runs" in sentence("selective", *["--input", run] * 3)
-    text = sentence("selective", "--input", run, *["--mode", "few_shot"] * 3)
-    assert "3 modes came with 1 inputs" in text
+    assert "3 runs" in sentence("selective", *[run] * 3)
+    text = sentence("selective", run, *["--mode", "few_shot"] * 3)
+    assert "3 modes came with 1 runs" in text
 
 
 def test_a_mode_is_asked_for_with_the_list_of_modes(run):
-    assert "zero_shot, few_shot" in sentence("selective", "--input", run)
+    assert "zero_shot, few_shot" in sentence("selective", run)
 
 
 def test_nan_of_a_predicted_item_is_refused_by_the_variant_that_needs_it(run):
@@ -351,16 +351,14 @@ def test_nan_of_a_predicted_item_is_refused_by_the_variant_that_needs_it(run):
     answered = next(k for k, score in person["predicted_items"].items() if score is not None)
     person["item_signals"][answered]["token_msp"] = math.nan
     run.write_text(json.dumps(content))
-    message = sentence("selective", "--input", run, "--mode", "zero_shot", "--confidence=token_msp")
+    message = sentence("selective", run, "--mode", "zero_shot", "--confidence=token_msp")
     assert f"participant 302, item {answered}: the signal token_msp" in message
     assert "'token_msp'" in message
     assert "llm" in evaluated(run, "--mode", "zero_shot")["confidence_variants"]
     both = evaluated(run, "--mode", "zero_shot", "--confidence", "all")
     assert both["variants_not_evaluated"]["token_msp"] == message
     assert len(both["confidence_variants"]) == 12
-    shown = krisis(
-        "selective", "--input", run, "--mode", "zero_shot", "--confidence", "all", *FAST
-    ).output
+    shown = krisis("selective", run, "--mode", "zero_shot", "--confidence", "all", *FAST).output
     assert f"not evaluated: token_msp: {message}" in shown
 
 
@@ -393,9 +391,9 @@ def test_an_all_abstained_run_is_null_with_a_reason_and_never_zero(run):
     assert variant["bootstrap"]["reasons"]["aurc_full"] == "the_figure_is_undefined"
     assert variant["bootstrap"]["drop_rate"]["aurc_full"] == 1.0
     assert variant["cmax"] == 0.0
-    shown = krisis("selective", "--input", run, "--mode", "few_shot", *FAST)
+    shown = krisis("selective", run, "--mode", "few_shot", *FAST)
     assert "Nothing was predicted" in shown.output
-    asked = ["--input", run, "--mode", "few_shot", "--format", "csv", *FAST]
+    asked = [run, "--mode", "few_shot", "--format", "csv", *FAST]
     lines = csv.DictReader(io.StringIO(krisis("selective", *asked).output))
     cmax = next(line for line in lines if line["metric"] == "cmax")
     assert (cmax["value"], cmax["reason"]) == ("0.0", "")
@@ -434,9 +432,7 @@ def test_gaps_are_null_where_nothing_was_lost(run):
 
 
 def test_the_table_names_failures_method_and_risks(run):
-    result = krisis(
-        "selective", "--input", run, "--mode", "few_shot", "--coverage-grid", "0.1,1", *FAST
-    )
+    result = krisis("selective", run, "--mode", "few_shot", "--coverage-grid", "0.1,1", *FAST)
     assert result.exit_code == 0
     text = result.output
     assert "1 of 21 participants NOT EVALUATED" in text
@@ -448,7 +444,7 @@ def test_the_table_names_failures_method_and_risks(run):
 
 def test_two_runs_are_shown_with_their_differences(run):
     arguments = ["--mode", "zero_shot", "--mode", "few_shot", "--confidence", "llm,token_msp"]
-    result = krisis("selective", "--input", run, *arguments, *FAST)
+    result = krisis("selective", run, *arguments, *FAST)
     assert result.exit_code == 0, result.output
     text = result.output
     assert "B − A, on the same participants" in text
@@ -471,7 +467,7 @@ def test_a_perfect_ranking_with_ties_is_explained(tmp_path):
     path.write_text(json.dumps(content))
     variant = evaluated(path, "--loss", "error")["confidence_variants"]["llm"]
     assert variant["eaurc"] < 0
-    shown = krisis("selective", "--input", path, "--loss", "error", *FAST)
+    shown = krisis("selective", path, "--loss", "error", *FAST)
     assert "a perfect ranking with ties can have an excess below 0" in shown.output
 
 
@@ -479,7 +475,7 @@ def test_nothing_predicted_cannot_be_drawn(run, tmp_path):
     _with_all(run, success=True, predicted_items=dict.fromkeys(run_files.ITEMS))
     plot = tmp_path / "curves.svg"
     assert "no curve to draw" in sentence(
-        "selective", "--input", run, "--mode", "few_shot", *FAST, "--plot", plot
+        "selective", run, "--mode", "few_shot", *FAST, "--plot", plot
     )
     assert not plot.exists()
 
@@ -487,7 +483,7 @@ def test_nothing_predicted_cannot_be_drawn(run, tmp_path):
 @pytest.mark.slow
 def test_a_picture_goes_to_a_new_folder_or_is_refused_in_one_sentence(run, tmp_path):
     plot = tmp_path / "new" / "curves.png"
-    common = ["selective", "--input", run, "--mode", "few_shot", *FAST, "--plot"]
+    common = ["selective", run, "--mode", "few_shot", *FAST, "--plot"]
     assert krisis(*common, plot).exit_code == 0
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert "cannot be written" in sentence(*common, run / "curves.png")
@@ -499,7 +495,7 @@ def test_runs_without_a_common_participant_cannot_be_compared(run, tmp_path):
     for result in content["experiments"][0]["results"]["results"]:
         result["participant_id"] += 1000
     other.write_text(json.dumps(content))
-    both = ["--input", run, "--mode", "few_shot", "--input", other, "--mode", "few_shot"]
+    both = [run, "--mode", "few_shot", other, "--mode", "few_shot"]
     assert "no successful participant in common" in sentence(
         "selective", *both, "--intersection-only"
     )
@@ -519,13 +515,13 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch):
 
 def test_outputs_are_written_once_and_never_over(run, tmp_path):
     output = tmp_path / "a.json"
-    arguments = ["--input", run, "--mode", "few_shot", *FAST, "--output", output]
+    arguments = [run, "--mode", "few_shot", *FAST, "--output", output]
     assert krisis("selective", *arguments).exit_code == 0
     before = output.read_text()
     assert "exists already" in sentence("selective", *arguments)
     assert output.read_text() == before
     fresh = tmp_path / "b.json"
-    both = ["--input", run, "--mode", "few_shot", *FAST, "--output", fresh, "--plot", output]
+    both = [run, "--mode", "few_shot", *FAST, "--output", fresh, "--plot", output]
     assert ".svg, .png or .html" in sentence("selective", *both)
     assert not fresh.exists()
 
@@ -535,7 +531,6 @@ def test_curves_are_drawn_without_a_browser(run, tmp_path, suffix):
     path = tmp_path / f"curves.{suffix}"
     result = krisis(
         "selective",
-        "--input",
         run,
         "--mode",
         "few_shot",
@@ -592,7 +587,7 @@ def test_a_run_is_evaluated_too(tmp_path, monkeypatch):
 def test_few_participants_are_pointed_out(tmp_path):
     path = tmp_path / "run.json"
     path.write_text(json.dumps(run_files.run_file(9)))
-    assert "Only 8 participants" in krisis("selective", "--input", path, *FAST).output
+    assert "Only 8 participants" in krisis("selective", path, *FAST).output
 
 
 def test_a_krisis_run_with_an_answer_without_confidence_names_the_patient(tmp_path):
@@ -602,7 +597,7 @@ def test_a_krisis_run_with_an_answer_without_confidence_names_the_patient(tmp_pa
     ]
     path = tmp_path / "result.json"
     BenchmarkResult(rows, {}, {}, "b").save(path)
-    assert "patient-7" in sentence("selective", "--input", path)
+    assert "patient-7" in sentence("selective", path)
 
 
 def test_a_confidence_asked_for_apart_is_calibrated_and_not_the_stated_one(
@@ -620,11 +615,11 @@ def test_a_confidence_asked_for_apart_is_calibrated_and_not_the_stated_one(
     ]
     path = tmp_path / "result.json"
     BenchmarkResult(rows, {}, {}, "b").save(path)
-    made = krisis("calibrate", "--input", path, "--output", tmp_path / "c.json")
+    made = krisis("calibrate", path, "--output", tmp_path / "c.json")
     assert made.output.startswith("logistic on p_true_confidence → correctness: 40 records")
     rows = [replace(row, confidence=0.5, signals={"llm_evidence_count": None}) for row in rows]
     BenchmarkResult(rows, {}, {}, "b").save(tmp_path / "same.json")
-    problem = sentence("selective", "--input", tmp_path / "same.json", "--confidence", "all")
+    problem = sentence("selective", tmp_path / "same.json", "--confidence", "all")
     assert "no variant can be evaluated" in problem
     assert "stated: it is 0.5 for each of the 40" in problem
 
@@ -635,11 +630,10 @@ def test_calibrating_and_applying(run, tmp_path):
     artifact = tmp_path / "temperature.json"
     fitted = krisis(
         "calibrate",
-        "--input",
         train,
-        "--method",
+        "--calibrator",
         "temperature",
-        "--features",
+        "--signals",
         "verbalized_confidence",
         "--output",
         artifact,
@@ -649,7 +643,6 @@ def test_calibrating_and_applying(run, tmp_path):
     assert "no news" in fitted.output
     result = krisis(
         "selective",
-        "--input",
         run,
         "--mode",
         "few_shot",
@@ -671,12 +664,12 @@ def test_items_without_a_feature_are_counted_by_both_commands(run, tmp_path):
     for results, items in zip(people, asked, strict=True):
         results[0]["item_signals"][items[0]].pop("token_pe")
     run.write_text(json.dumps(content))
-    few = ["--input", run, "--mode", "few_shot"]
-    fitted = krisis("calibrate", *few, "--features", "token_pe", "--output", artifact)
+    few = [run, "--mode", "few_shot"]
+    fitted = krisis("calibrate", *few, "--signals", "token_pe", "--output", artifact)
     assert fitted.exit_code == 0, fitted.output
     default = json.loads(artifact.read_text())["missing"]["token_pe"]["default"]
     assert f"token_pe is missing on 1 items, taken as {default:g}" in fitted.output
-    zero = ["--input", run, "--mode", "zero_shot", "--confidence", "calibrated"]
+    zero = [run, "--mode", "zero_shot", "--confidence", "calibrated"]
     options = ["--calibration", artifact, "--bootstrap-resamples", "0"]
     shown = krisis("selective", *zero, *options)
     assert f"(run): token_pe is missing on 1 items, taken as {default:g}." in shown.output
@@ -689,9 +682,9 @@ def test_items_without_a_feature_are_counted_by_both_commands(run, tmp_path):
 
 def test_calibrating_refuses_what_it_cannot_learn(run, tmp_path):
     output = tmp_path / "c.json"
-    common = ["calibrate", "--input", run, "--mode", "few_shot", "--output", output]
-    assert "no item of" in sentence(*common, "--features", "sleepiness")
-    assert "did you mean" in sentence(*common, "--method", "isotonical")
+    common = ["calibrate", run, "--mode", "few_shot", "--output", output]
+    assert "no item of" in sentence(*common, "--signals", "sleepiness")
+    assert "did you mean" in sentence(*common, "--calibrator", "isotonical")
     assert "seed must be 0 or more, not -1" in sentence(*common, "--seed", "-1")
     assert not output.exists()
 
@@ -717,7 +710,6 @@ def test_the_three_scripts_take_their_command_lines(tmp_path):
     lines = [
         (
             "evaluate_selective_prediction.py",
-            "--input",
             your,
             "--mode",
             "few_shot",
@@ -732,11 +724,9 @@ def test_the_three_scripts_take_their_command_lines(tmp_path):
         ),
         (
             "evaluate_selective_prediction.py",
-            "--input",
             your,
             "--mode",
             "zero_shot",
-            "--input",
             your,
             "--mode",
             "few_shot",
@@ -747,7 +737,6 @@ def test_the_three_scripts_take_their_command_lines(tmp_path):
         ),
         (
             "calibrate_verbalized_confidence.py",
-            "--input",
             train,
             "--mode",
             "few_shot",
@@ -756,13 +745,12 @@ def test_the_three_scripts_take_their_command_lines(tmp_path):
         ),
         (
             "train_confidence_calibrator.py",
-            "--input",
             train,
             "--mode",
             "few_shot",
-            "--method",
+            "--calibrator",
             "logistic",
-            "--features",
+            "--signals",
             "verbalized_confidence,retrieval_similarity_mean",
             "--output",
             "data/outputs/calibration_logistic_fewshot.json",
@@ -780,14 +768,14 @@ def test_the_three_scripts_take_their_command_lines(tmp_path):
         (folder / "calibration_verbalized_temperature_scaling_fewshot.json").read_text()
     )
     assert written["method"] == "temperature_scaling"
-    refused = script("evaluate_selective_prediction.py", "--input", your, cwd=tmp_path)
+    refused = script("evaluate_selective_prediction.py", your, cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr.startswith("krisis: data/outputs/your_run.json holds several")
     assert not math.isnan(written["model"]["temperature"])
 
 
 def test_a_folder_gets_an_artifact_under_a_name_that_no_file_has(run, tmp_path):
-    arguments = ["selective", "--input", run, "--mode", "few_shot", "-o", tmp_path, *FAST]
+    arguments = ["selective", run, "--mode", "few_shot", "-o", tmp_path, *FAST]
     assert "run.few_shot.selective.json" in krisis(*arguments).output
     first = (tmp_path / "run.few_shot.selective.json").read_bytes()
     again = krisis(*arguments, "--json")
@@ -817,13 +805,13 @@ def test_no_resamples_give_points_without_intervals(run):
 
 @pytest.mark.parametrize("method", [[], ["--interval-method", "bca"], ["--rng", "legacy"]])
 def test_no_resamples_give_differences_without_intervals(run, method):
-    pair = ["--mode", "zero_shot", "--input", run, "--mode", "few_shot"]
+    pair = ["--mode", "zero_shot", run, "--mode", "few_shot"]
     options = ["--bootstrap-resamples", "0", *method]
     delta = evaluated(run, *pair, *options)["comparison"]["deltas"]["llm"]["aurc_full"]
     assert delta["delta"] != 0
     assert delta["ci95"] is None
     assert delta["reason"] == "no_resamples_wanted"
-    shown = krisis("selective", "--input", run, *pair, *options).output
+    shown = krisis("selective", run, *pair, *options).output
     assert "No intervals: no resamples were wanted." in shown
     assert "[" not in shown
 

@@ -38,7 +38,7 @@ def test_a_report_of_two_runs_names_compare() -> None:
 
 
 def test_selective_without_a_run_says_what_to_name() -> None:
-    assert "krisis selective RUN" in refused("selective")
+    assert "RUN is missing" in refused("selective")
 
 
 def test_a_shortened_name_is_completed() -> None:

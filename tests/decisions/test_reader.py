@@ -127,7 +127,7 @@ def two_runs(made_up_support2: None, tmp_path: Path) -> dict[str, str]:
             "--model",
             model,
             "--no-baselines",
-            "--out",
+            "--output",
             f"runs-{model[:4]}",
         )
         assert krisis(*words, cwd=tmp_path).returncode == 0

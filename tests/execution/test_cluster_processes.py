@@ -77,7 +77,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def run_words(burn: str, n: int, out: Path, *more: str) -> list[str]:
-    words = ["krisis", "run", "ckd", "--n-synthetic", str(n), "--model", burn, "--out", str(out)]
+    words = ["krisis", "run", "ckd", "--n-synthetic", str(n), "--model", burn, "--output", str(out)]
     return [*words, "--display", "none", "--no-baselines", *more]
 
 

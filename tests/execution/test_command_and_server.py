@@ -32,7 +32,7 @@ def test_a_budget_stops_a_run_and_a_larger_one_finishes_it(
 ) -> None:
     server = loopback()
     sixty = words(server.base_url, "--limit", "60")
-    code, _, err = krisis(*sixty, "--max-tokens", "800", "--out", "other", cwd=tmp_path)
+    code, _, err = krisis(*sixty, "--max-tokens", "800", "--output", "other", cwd=tmp_path)
     assert code == 1  # nothing is known of its tokens yet, and it has more bytes than that
     assert re.search(r"the next call may take [\d,]+ tokens and could exceed the budget", err)
     code, out, err = krisis(*sixty, "--max-tokens", "5000", cwd=tmp_path)

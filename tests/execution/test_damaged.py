@@ -95,7 +95,7 @@ def test_no_flip_gives_a_wrong_figure_silently(
 ) -> None:
     path, whole = ended
     content, draw, found = path.read_bytes(), random.Random(13), Counter[str]()
-    saved = []
+    saved, refusals = [], list[str]()
     for number in range(n):
         at, bit = draw.randrange(len(content)), 1 << draw.randrange(8)
         path.write_bytes(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])
@@ -103,7 +103,7 @@ def test_no_flip_gives_a_wrong_figure_silently(
             seen = load_result(path)
         except InvalidFile as error:
             found["refused"] += 1
-            assert WORDS not in str(error)
+            refusals.append(str(error))
         else:
             n_rows = check_figures(seen, whole)
             assert seen.damage or n_rows == N_RECORDS
@@ -116,6 +116,7 @@ def test_no_flip_gives_a_wrong_figure_silently(
         except InvalidFile:
             found["not saved"] += 1
     print(dict(found), "fewest rows saved:", min(saved), "of", N_RECORDS)
+    assert not any(WORDS in sentence for sentence in refusals)
     assert found["left out"]
     assert len(saved) > 0.9 * n
 
@@ -129,7 +130,7 @@ def test_a_cut_is_refused_and_what_is_left_is_saved(
     for number in range(n):
         at = draw.randrange(len(content))
         path.write_bytes(content[:at])
-        with pytest.raises(InvalidFile, match="krisis doctor|is empty"):
+        with pytest.raises(InvalidFile, match=r"krisis doctor|is empty"):
             load_result(path)
         target = tmp_path / f"{number}.krisis"
         try:

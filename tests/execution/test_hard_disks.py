@@ -24,8 +24,8 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_be_resumed(
 ) -> None:
     server = loopback()
     out = tmp_path / "runs"
-    options = {"out": str(out), "base_url": server.base_url, "n": 100}
-    first = start_worker({**options, "largest_file": 60_000})
+    options = {"out": str(out), "base_url": server.base_url, "n": 400}
+    first = start_worker({**options, "largest_file": 300_000})
     printed, errors = first.communicate(timeout=600)
     assert first.returncode == 1
     assert errors.count("\n") == 1
@@ -33,11 +33,11 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_be_resumed(
     assert f"krisis resume {run}" in errors
     assert f"{run} cannot be written (" in errors
     before = rows_in(run)
-    assert 0 < len(before) < 100
+    assert 0 < len(before) < 400
     second = start_worker({**options, "resume": str(run)})
     assert second.communicate(timeout=600) == ("done\n", "")
     after = rows_in(run)
-    assert len(after) == 100
+    assert len(after) == 400
     assert before.items() <= after.items()
     no_key_in(tmp_path, printed, errors)
 
@@ -97,8 +97,9 @@ def test_a_file_deleted_under_a_run_is_one_sentence(
     process = start_worker(
         {"out": str(out), "base_url": server.base_url, "n": 400, "max_concurrency": 2}
     )
-    while not (found := list(out.glob("*.krisis"))) and process.poll() is None:
-        time.sleep(0.01)
+    time.sleep(0.5)
+    while not (found := list_runs(out)) or not rows_in(found[0]):
+        time.sleep(0.1)
     found[0].unlink()
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 1

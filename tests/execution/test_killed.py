@@ -49,10 +49,10 @@ def wait_for_rows(out: Path, process: subprocess.Popen[str], n_rows: int) -> Non
     """Return when the run holds that many rows, or the process has ended."""
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
-        with suppress(KrisisError, IndexError):
-            with open_run(next(iter(out.glob("*.krisis")), out), checked=True) as run:
-                if run.n_rows >= n_rows:
-                    return
+        path = next(iter(out.glob("*.krisis")), out)
+        with suppress(KrisisError), open_run(path, checked=True) as run:
+            if run.n_rows >= n_rows:
+                return
         time.sleep(0.002)
 
 

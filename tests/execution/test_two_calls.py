@@ -320,7 +320,7 @@ def test_prompts_and_ways_are_compared_as_models_are(
     code, _, err = krisis("resume", str(sweep), cwd=tmp_path)
     assert code == 0, err
     one = list_runs(sweep)[0]
-    code, _, err = krisis("run", "--config", str(one), "--out", "again", cwd=tmp_path)
+    code, _, err = krisis("run", "--config", str(one), "--output", "again", cwd=tmp_path)
     assert code == 0, err
     assert sum(server.counts()["kinds"].values()) == n_calls
     (again,) = list_runs(tmp_path / "again")

@@ -9,7 +9,6 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special, stats
 from sklearn.isotonic import IsotonicRegression
 from skmisc.loess import loess as reference_loess
 
@@ -367,29 +366,15 @@ def test_patients_widen_the_intervals_of_their_rows() -> None:
     assert all(narrow < wide for narrow, wide in zip(*widths, strict=True))
 
 
-def test_the_interval_of_a_slope_is_that_of_a_logistic_fit_with_clusters() -> None:
-    """By hand: J = Σ v x xᵀ, M = C/(C−1) Σ s sᵀ by patient, the larger of J⁻¹ and J⁻¹ M J⁻¹."""
-    rows = invented(120, digits=2, per_patient=3)
-    score = score_all([CalibrationSlope()], rows, intervals=OPTIONS)["calibration_slope"]
-    table = rows.table
-    x = special.logit(np.clip(table.confidence[table.usable], 1e-6, 1 - 1e-6))
-    y = table.correct[table.usable].astype(float)
-    patient = table.patients.code[table.usable]
-    design = np.array([np.ones_like(x), x])
-    beta = np.zeros(2)
-    for _ in range(50):
-        p = special.expit(beta @ design)
-        j = design * (p * (1 - p)) @ design.T
-        beta = beta + np.linalg.solve(j, design @ (y - p))
-    assert score.value == pytest.approx(beta[1], rel=1e-9)
-    scores = np.array([design[:, patient == c] @ (y - p)[patient == c] for c in np.unique(patient)])
-    c = len(scores)
-    inverse = np.linalg.inv(j)
-    sandwich = inverse @ (scores.T @ scores) @ inverse * c / (c - 1)
-    half = stats.t.ppf(0.975, c - 1) * math.sqrt(max(inverse[1, 1], sandwich[1, 1]))
-    assert score.interval.low == pytest.approx(beta[1] - half, rel=1e-7)
-    assert score.interval.high == pytest.approx(beta[1] + half, rel=1e-7)
-    assert score.interval.method == "cluster_robust"
+def test_certainty_that_nothing_contradicted_does_not_bound_the_slope_from_below() -> None:
+    rows = told((0.7, 20, 12), (0.9, 20, 17), (1.0, 20, 20))
+    contradicted = [*rows, EvaluationResult(1, 0, confidence=1.0)]
+    low = [
+        score_all([CalibrationSlope()], these, intervals=OPTIONS)["calibration_slope"].interval.low
+        for these in (rows, contradicted)
+    ]
+    assert low[0] == pytest.approx(low[1], rel=1e-9)
+    assert low[0] < CalibrationSlope()(contradicted).value
 
 
 def test_influences_are_the_derivatives_by_the_weights_of_patients() -> None:

@@ -144,7 +144,7 @@ def test_the_command_writes_page_and_figures_and_overwrites_nothing(tmp_path: Pa
     saved = result_of(invented_rows(40)).save(tmp_path / "run.json")
     output, figures = tmp_path / "out" / "report.html", tmp_path / "figures"
     arguments = ["report", str(saved), "-o", str(output), "--figures", str(figures)]
-    done = CliRunner().invoke(app, [*arguments, "--baseline", str(saved)])
+    done = CliRunner().invoke(app, [*arguments, "--against", str(saved)])
     assert done.exit_code == 0, done.output
     assert output.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (figures / "reliability.svg").exists()

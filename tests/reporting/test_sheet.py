@@ -68,7 +68,7 @@ def told(*arguments: object, code: int = 0) -> str:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    told("run", "ckd", "--model", "guideline", "--limit", "60", "--out", folder)
+    told("run", "ckd", "--model", "guideline", "--limit", "60", "--output", folder)
     return next(folder.iterdir())
 
 
@@ -79,7 +79,7 @@ def runs(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
     rows = invented_rows(90)
     saved = result_of(rows).save(folder / "result.json")
     unscored = BenchmarkResult(rows, {}, {"suite": "own"}, "m").save(folder / "unscored.json")
-    told("import", IMPORTED / "stopped.json", "--as", "inspect", "--out", folder / "imported")
+    told("import", IMPORTED / "stopped.json", "--as", "inspect", "--output", folder / "imported")
     (folder / "run-file.json").write_text(json.dumps(RUN_FILE), encoding="utf-8")
     return {
         "demo": demo,

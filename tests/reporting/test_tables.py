@@ -40,7 +40,7 @@ COMMANDS = {
     "show": ("show", "r1.json"),
     "three": ("compare", "r0.json", "r1.json", "r2.json", "-m", "accuracy", "--permutations", "99"),
     "compare": ("compare", "r0.json", "r1.json", "-m", "accuracy", "--permutations", "99"),
-    "selective": ("selective", "--input", "r1.json", "--bootstrap-resamples", "50"),
+    "selective": ("selective", "r1.json", "--bootstrap-resamples", "50"),
 }
 
 

@@ -150,7 +150,7 @@ def test_selective_prediction_by_columns_has_the_figures_of_the_rows(
         for i, row in enumerate(invented_rows(120))
     ]
     exported(rows, tmp_path / "rows.parquet")
-    command = ["selective", "--input", str(tmp_path / "rows.parquet"), "--json"]
+    command = ["selective", str(tmp_path / "rows.parquet"), "--json"]
     command += ["--confidence", "stated,token_msp", "--bootstrap-resamples", "0"]
     found = []
     for most in (200_000, 0):
@@ -174,7 +174,7 @@ def test_a_large_file_is_never_listed(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(InvalidValue, match="20 rows, which are scored by columns"):
             listed()
     path = str(tmp_path / "rows.parquet")
-    done = CliRunner().invoke(app, ["selective", "--input", path, "--input", path])
+    done = CliRunner().invoke(app, ["selective", path, path])
     assert "two runs are compared by patient" in str(done.exception)
     done = CliRunner().invoke(app, ["show", path, "--save", str(tmp_path / "scored.json")])
     assert "leave out --save" in str(done.exception)

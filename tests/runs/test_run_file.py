@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.commands import krisis
 
 from krisis.errors import InvalidFile, RunConflict, RunFailed
 from krisis.metrics.base import EvaluationResult
@@ -592,3 +593,20 @@ def test_nothing_that_a_file_says_is_run(run_file: Path) -> None:
         for sql in ("DELETE FROM rows", "ATTACH 'other' AS x", "CREATE TABLE t (x)"):
             with pytest.raises(InvalidFile):
                 run.select(sql)
+
+
+def test_a_run_that_goes_on_is_copied_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.krisis"
+    writer = RunWriter.create(path, described(), some_cases())
+    writer.begin_session({})
+    writer.append([RowPlace(0, 0)], [some_row(0)], CallTotals())
+    writer.flush()
+    assert "krisis export" in places.copy_warning(path)
+    shown = krisis("show", str(path), cwd=tmp_path)
+    assert "part of it is in files beside it" in shown.stderr
+    assert krisis("export", "a.krisis", "--to", "krisis", "-o", "b.krisis", cwd=tmp_path)[0] == 0
+    writer.close()
+    assert places.copy_warning(path) == ""
+    with open_run(tmp_path / "b.krisis") as run:
+        assert run.rows() == [some_row(0)]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.krisis", "b.krisis"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from tests.invented_runs import invented_rows, result_of, write_run
+from tests.invented_runs import begin_run, invented_rows, result_of, write_run
 
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.results.comparison.compare import CompareOptions
@@ -160,21 +160,24 @@ def payload_run(n_characters: int | None = None) -> Any:
 
 
 @pytest.fixture(scope="session")
-def shown_site(serve: Callable[..., Site], tmp_path_factory: pytest.TempPathFactory) -> Site:
+def shown_site(
+    serve: Callable[..., Site], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     """Return a viewer of three runs, two hostile ones and a broken one, which nobody changes."""
     folder = tmp_path_factory.mktemp("runs")
     shown = {"serum creatinine (mg/dL)": 1.9, "age (years)": 61}
     write_run(folder / "run-a", result_of(invented_rows(), "openai/model-a"), features=shown)
     write_run(folder / "run-b", result_of(invented_rows(skill=0.8), "local/model-b"))
-    write_run(folder / "run-c", result_of(invented_rows(30), "local/model-c"), n_cases=160)
+    part = result_of(invented_rows(30), "local/model-c")
+    going_on = begin_run(folder / "run-c", part, n_cases=160)
     hostile = payload_run()
     write_run(folder / "run-payload", hostile)
     for row in hostile.evaluation_results[::2]:
         row.prediction = 1
     write_run(folder / "run-payload-2", hostile)
-    (folder / "broken").mkdir()
-    (folder / "broken" / "manifest.json").write_text("{", encoding="utf-8")
-    return serve(folder)
+    (folder / "broken.krisis").write_text("{", encoding="utf-8")
+    yield serve(folder)
+    going_on.close()
 
 
 def chromium_path() -> str:

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from krisis.viewer.indexing import BeingIndexed, Job
 from tests.invented_runs import TASK, invented_rows, result_of, write_run
 from tests.test_no_leak import TABLES
 from tests.viewer.conftest import Site
@@ -30,10 +29,10 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import deferral_cell, verdict
 from krisis.results.account import TaskFacts
 from krisis.results.export import csv_text, tidy_table
-from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.filters import RowFilter
 from krisis.viewer.pages import case
-from krisis.viewer.pages.cases import PRESETS, parse_filter, positions_of, query_of
-from krisis.viewer.row_index import RowFilter
+from krisis.viewer.pages.cases import PRESETS, parse_filter, query_of
 
 N_ROWS = 200
 FINDINGS = {
@@ -215,16 +214,6 @@ def test_a_case_outside_the_queue_says_so(site: Site) -> None:
     assert 'rel="next"' not in page
 
 
-def test_a_queue_is_looked_for_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, asked = Catalogue(folder).load("run-a"), []
-    select = type(run).select
-    monkeypatch.setattr(type(run), "select", lambda r, w: asked.append(w) or select(r, w))
-    wanted = RowFilter(correct="no", sort="-confidence")
-    first = positions_of(run, wanted)
-    assert positions_of(run, wanted) is first
-    assert asked == [wanted]
-
-
 def test_a_filter_travels_in_an_address_and_back() -> None:
     wanted = RowFilter("scored", "no", "answer_when_safe", "yes", "a b", "rate_limit", "G3a", "1")
     wanted = replace(wanted, group="sex: ♀", record="r&1", text="=x", confidence_min=0.1 + 0.2)
@@ -334,31 +323,12 @@ def test_the_answers_of_all_runs_on_the_same_data_are_side_by_side(tmp_path: Pat
     other = result_of(invented_rows(6), "m/other-data")
     other.suite_description = {**other.suite_description, "content_hash": "cd" * 32}
     write_run(tmp_path / "other", other)
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "manifest.json").write_text("{", encoding="utf-8")
+    (tmp_path / "broken.krisis").write_text("{", encoding="utf-8")
     shown = card(tmp_path, "one", 2)
     assert sorted(line["run"] for line in shown["others"]) == ["three", "two"]
     assert {line["position"] for line in shown["others"]} == {2}
     assert {line["record_id"] for line in shown["others"]} == {"case-000002"}
     assert "m/two (two): " in shown["text"]
-
-
-def test_runs_that_are_being_indexed_are_named_beside_other_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("one", "two", "three"):
-        described_run(tmp_path / name, model=f"m/{name}")
-    load = Catalogue.load
-
-    def loaded(catalogue: Catalogue, name: str) -> LoadedRun:
-        if name == "two":
-            raise BeingIndexed(Job(tmp_path / name, tmp_path))
-        return load(catalogue, name)
-
-    monkeypatch.setattr(Catalogue, "load", loaded)
-    shown = card(tmp_path, "one", 2)
-    assert [line["run"] for line in shown["others"]] == ["three"]
-    assert shown["others_being_indexed"] == ["two"]
 
 
 def test_hostile_findings_and_names_are_text(site: Site) -> None:

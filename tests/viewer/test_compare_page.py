@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
-from tests.invented_runs import invented_rows, result_of, write_run
+from tests.invented_runs import forge_description, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, Watched, eventually
 
 from krisis.errors import InvalidValue
@@ -46,10 +46,8 @@ FEW = CompareOptions(n_permutations=119)
 def written(folder: Path, name: str, rows: Rows, model: str, day: int, **described: str) -> None:
     result = result_of(rows, model)
     result.suite_description |= described
-    manifest = write_run(folder / name, result) / "manifest.json"
-    content = json.loads(manifest.read_text(encoding="utf-8"))
-    content["created_at"] = f"2026-01-{day:02d}T03:04:05Z"
-    manifest.write_text(json.dumps(content), encoding="utf-8")
+    path = write_run(folder / name, result)
+    forge_description(path, created_at=f"2026-01-{day:02d}T03:04:05Z")
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +93,7 @@ def test_runs_stand_oldest_first_behind_the_reference(
 
 def test_the_page_and_the_command_have_the_same_numbers(site: Site, folder: Path) -> None:
     names = ("z-old", "b-middle", "a-new")
-    told = compare_runs(load_results([folder / name for name in names]), FEW).to_dict()
+    told = compare_runs(load_results([folder / f"{name}.krisis" for name in names]), FEW).to_dict()
     query = "&".join(f"run={name}" for name in names)
     shown = site.get(f"/compare.json?{query}").json["comparison"]
     assert shown == json.loads(dumps(told))
@@ -176,10 +174,7 @@ def test_one_run_offers_all_that_can_be_compared_with_it_by_words(site: Site) ->
 def test_of_many_runs_the_newest_are_shown_and_more_than_six_are_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run-000", result_of(invented_rows(4), "m/x"))
     for number in range(1, N_OFFERED + 5):
-        copy = tmp_path / f"run-{number:03d}"
-        copy.mkdir()
-        for path in run.iterdir():
-            (copy / path.name).write_bytes(path.read_bytes())
+        (tmp_path / f"run-{number:03d}.krisis").write_bytes(run.read_bytes())
     catalogue = Catalogue(tmp_path)
     content = page(catalogue, ["run-000"], {}).content
     assert (content["n_offered"], len(content["offered"])) == (N_OFFERED + 4, N_OFFERED)

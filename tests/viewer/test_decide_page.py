@@ -123,7 +123,7 @@ def test_the_certified_threshold_is_that_of_certify(
 ) -> None:
     rest = "".join(f"&{k}={v}" for k, v in asked.items() if k != "risk")
     found = facts(site, run, f"wrong={100 * asked['risk']:g}{rest}")
-    (part,) = certify_run(read_items(folder / run), CertifyOptions(**asked)).parts
+    (part,) = certify_run(read_items(folder / f"{run}.krisis"), CertifyOptions(**asked)).parts
     certified = found["certified"]
     assert certified["threshold"] == part.threshold
     assert (certified["n_kept"], certified["n_wrong"]) == (part.n_accepted, part.loss_sum)
@@ -147,7 +147,7 @@ def test_the_command_gives_the_threshold_of_the_page(
 def test_a_run_with_many_cases_not_evaluated_is_judged_only_where_that_is_allowed(
     site: Site, folder: Path
 ) -> None:
-    run = read_items(folder / "lossy")
+    run = read_items(folder / "lossy.krisis")
     costs = "cost.0.1=1&cost.1.0=5&defer=0.5"
     found = facts(site, "lossy", f"wrong=30&{costs}")
     with pytest.raises(InvalidValue, match="of 900 cases"):
@@ -174,14 +174,12 @@ def test_commands_name_a_run_as_seen_from_the_current_folder(
 ) -> None:
     run = write_run(tmp_path / "runs" / "-my run", result_of(invented_rows(3)))
     monkeypatch.chdir(tmp_path)
-    assert reproduce_command(run).split("   ")[0].endswith("'runs/-my run/manifest.json'")
+    assert reproduce_command(run).split("   ")[0].endswith("'runs/-my run.krisis'")
     monkeypatch.chdir(run.parent)
-    assert shlex.split(reproduce_command(run))[3] == "./-my run/manifest.json"
-    monkeypatch.chdir(run)
-    assert shlex.split(reproduce_command(Path()))[3] == "manifest.json"
+    assert shlex.split(reproduce_command(run))[3] == "./-my run.krisis"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert Path(shlex.split(reproduce_command(run))[3]).samefile(run / "manifest.json")
+    assert Path(shlex.split(reproduce_command(run))[3]).samefile(run)
 
 
 def test_costs_of_the_address_are_those_of_decide(site: Site, folder: Path) -> None:
@@ -189,7 +187,7 @@ def test_costs_of_the_address_are_those_of_decide(site: Site, folder: Path) -> N
     table = costs_from({"costs": {0: {1: 1}, 1: {0: 5}}, "defer": 0.5}, "here")
     threshold = found["point"]["threshold"]
     decided = decide_run(
-        read_items(folder / "double"), DecideOptions(costs=table, answer_from=threshold)
+        read_items(folder / "double.krisis"), DecideOptions(costs=table, answer_from=threshold)
     )
     expected = {policy.kind: policy for policy in decided.policies}["given"]
     policies = {policy["name"]: policy for policy in found["costs"]["policies"]}
@@ -212,7 +210,7 @@ def test_the_stated_score_is_that_of_the_answer_where_another_was_asked_for_apar
 
 
 def test_the_halves_share_no_patient_and_the_second_had_no_say(folder: Path, site: Site) -> None:
-    table = load_result(folder / "double").rows.table
+    table = load_result(folder / "double.krisis").rows.table
     desk = Desk.of(RunItems(table, Source("")), ScoreOptions())
     first, second = desk.halves(42)
     names = [row.cluster_id for row in table.rows]
@@ -270,33 +268,34 @@ def test_a_question_that_cannot_be_answered_is_refused(site: Site, query: str) -
 def test_the_folder_shows_its_certificates_and_follows_no_link(
     folder: Path, serve: Callable[[Path], Site], tmp_path: Path
 ) -> None:
-    run = write_run(tmp_path / "runs" / "r", load_result(folder / "double"))
+    run = write_run(tmp_path / "runs" / "r", load_result(folder / "double.krisis"))
     certificate = certify_run(read_items(run), CertifyOptions(risk=0.3))
     text = json.dumps(certificate.to_json())
-    (run / "certificate.json").write_text(text, encoding="utf-8")
-    (run / "edited.json").write_text(text.replace("0.3", "0.2"), encoding="utf-8")
+    (run.parent / "r.certificate.json").write_text(text, encoding="utf-8")
+    (run.parent / "r.edited.json").write_text(text.replace("0.3", "0.2"), encoding="utf-8")
     site = serve(tmp_path / "runs")
     found = facts(site, "r")["found_in_the_folder"]
-    assert [one["file"] for one in found] == ["certificate.json", "edited.json"]
+    assert [one["file"] for one in found] == ["r.certificate.json", "r.edited.json"]
     assert found[0]["sentences"][0] == certificate.promise  # it is of these rows
     assert "was changed after it was written" in found[1]["problem"]
     (tmp_path / "outside.json").write_text(text, encoding="utf-8")
-    (run / "linked.json").symlink_to(tmp_path / "outside.json")
-    refused = site.get("/runs/r/decide.json")
-    assert refused.status == 400
-    assert "linked.json is a link" in refused.json["error"]
+    (run.parent / "r.linked.json").symlink_to(tmp_path / "outside.json")
+    again = facts(site, "r")["found_in_the_folder"]
+    assert [one["file"] for one in again] == ["r.certificate.json", "r.edited.json"]
 
 
 def test_a_certificate_of_other_rows_is_said_to_be_so(
     folder: Path, serve: Callable[[Path], Site], tmp_path: Path
 ) -> None:
-    run = write_run(tmp_path / "runs" / "r", load_result(folder / "double"))
-    other = load_result(folder / "double")
+    run = write_run(tmp_path / "runs" / "r", load_result(folder / "double.krisis"))
+    other = load_result(folder / "double.krisis")
     row = next(row for row in other.rows if row.confidence is not None and not row.abstained)
     row.confidence = 0.123
     elsewhere = read_items(write_run(tmp_path / "other", other))
     certificate = certify_run(elsewhere, CertifyOptions(risk=0.3))
-    (run / "certificate.json").write_text(json.dumps(certificate.to_json()), encoding="utf-8")
+    (run.parent / "r.certificate.json").write_text(
+        json.dumps(certificate.to_json()), encoding="utf-8"
+    )
     site = serve(tmp_path / "runs")
     sentences = facts(site, "r")["found_in_the_folder"][0]["sentences"]
     assert "of other rows than those of this run" in sentences[0]

@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from krisis.results.journal import CallTotals, Journal
-from krisis.results.journal_reading import JournalTail
-from tests.invented_runs import ANSWERS, edited_line, invented_rows, result_of, write_run
+from tests.invented_runs import (
+    ANSWERS,
+    begin_run,
+    invented_rows,
+    result_of,
+    rows_of_every_outcome,
+    write_run,
+)
 from tests.viewer.conftest import Site, Watched, eventually
 
 from krisis.metrics.base import Rows
 from krisis.outcomes import OUTCOMES
+from krisis.results.call_totals import CallTotals
+from krisis.runs.write import RowPlace
 
 
 def described(result: Any, **words: str) -> Any:
@@ -25,16 +32,16 @@ def described(result: Any, **words: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("runs")
     for i, skill in enumerate((1.0, 0.6, 0.8)):
         rows = invented_rows(60 + i, skill=skill)
         write_run(folder / f"run-{i}", result_of(rows, f"maker/Model-{i}"))
     write_run(folder / "other", described(result_of(invented_rows(40), "maker/x"), task="staging"))
-    write_run(folder / "live", result_of(invented_rows(20), "maker/live"), n_cases=40)
-    (folder / "odd").mkdir()
-    (folder / "odd" / "manifest.json").write_text("{", encoding="utf-8")
-    return folder
+    live = begin_run(folder / "live", result_of(invented_rows(20), "maker/live"), n_cases=40)
+    (folder / "odd.krisis").write_text("{", encoding="utf-8")
+    yield folder
+    live.close()
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +65,7 @@ def test_each_task_has_its_table_and_the_odd_and_running_ones_stand_apart(site: 
     ]
     assert [run["name"] for run in facts["running"]] == ["live"]
     assert [run["name"] for run in facts["odd"]] == ["odd"]
-    assert "manifest.json" in facts["odd"][0]["problem"]
+    assert "odd.krisis is not a krisis run" in facts["odd"][0]["problem"]
 
 
 def test_a_line_holds_the_stored_scores_with_intervals_and_every_denominator(site: Site) -> None:
@@ -109,7 +116,7 @@ def test_a_run_without_the_figure_comes_last_in_either_order(
     for name in ("a", "b", "c"):
         result = result_of(invented_rows(30, skill=0.5 if name == "b" else 1.0), name)
         if name == "a":
-            result.metric_scores.clear()
+            del result.metric_scores["Accuracy"]
         write_run(tmp_path / name, result)
     site = serve(tmp_path)
     assert names(site, "?sort=accuracy") == ["b", "c", "a"]
@@ -128,7 +135,7 @@ def test_baselines_stand_below_the_models_and_a_model_is_not_its_own(
     assert table["baselines"][0]["figures"]["accuracy"]["value"] == scores["accuracy"].value
 
 
-def test_a_certificate_in_the_folder_of_a_run_is_named_and_a_changed_one_not_believed(
+def test_a_certificate_beside_a_run_is_named_and_a_changed_one_not_believed(
     serve: Callable[..., Site], tmp_path: Path
 ) -> None:
     from krisis.decisions.certify import CertifyOptions, certify_run
@@ -137,42 +144,36 @@ def test_a_certificate_in_the_folder_of_a_run_is_named_and_a_changed_one_not_bel
     rows = Rows((r for r in invented_rows(400) if r.outcome != "not_evaluated"), ANSWERS)
     run = write_run(tmp_path / "run", result_of(rows))
     content = certify_run(read_items(run), CertifyOptions(risk=0.5)).to_json()
-    (run / "certificate.json").write_text(json.dumps(content), encoding="utf-8")
-    (run / "edited.json").write_text(json.dumps(content | {"risk": 0.01}), encoding="utf-8")
-    (run / "notes.json").write_text("not JSON", encoding="utf-8")
+    (tmp_path / "run.certificate.json").write_text(json.dumps(content), encoding="utf-8")
+    (tmp_path / "run.edited.json").write_text(
+        json.dumps(content | {"risk": 0.01}), encoding="utf-8"
+    )
+    (tmp_path / "run.notes.json").write_text("not JSON", encoding="utf-8")
     (table,) = serve(tmp_path).get("/index.json").json["tables"]
     marks = {one["file"]: one["words"] for one in table["rows"][0]["certificates"]}
     assert marks == {
-        "certificate.json": "certified: risk ≤ 0.5",
-        "edited.json": "certificate not valid",
+        "run.certificate.json": "certified: risk ≤ 0.5",
+        "run.edited.json": "certificate not valid",
     }
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
-def test_home_opens_no_pipe_link_or_folder_beside_the_files_of_a_run(
+def test_home_opens_no_pipe_link_or_folder_beside_a_run(
     serve: Callable[..., Site], tmp_path: Path
 ) -> None:
-    run = write_run(tmp_path / "runs" / "run", result_of(invented_rows(20)))
+    folder = tmp_path / "runs"
+    write_run(folder / "run", result_of(invented_rows(20)))
     content = '{"kind": "krisis.certificate"}'
-    (run / "folder.json").mkdir()
-    (run / "own.json").write_text(content, encoding="utf-8")
-    site = serve(tmp_path / "runs")
-    shown = site.get("/index.json").json["tables"][0]["rows"][0]["certificates"]
-    assert [one["file"] for one in shown] == ["own.json"]
-    shown = site.get("/runs/run/decide.json").json["found_in_the_folder"]
-    assert [one["file"] for one in shown] == ["own.json"]
     (tmp_path / "elsewhere.json").write_text(content, encoding="utf-8")
-    odd = run / "odd.json"
-    for make in (lambda: odd.symlink_to(tmp_path / "elsewhere.json"), lambda: os.mkfifo(odd)):
-        make()
-        home = site.get("/index.json").json
-        assert home["tables"] == []
-        assert "odd.json is a link or a device" in home["runs"][0]["problem"]
-        refused = site.get("/runs/run/decide.json")
-        assert refused.status == 400
-        assert "odd.json is a link or a device" in refused.json["error"]
-        odd.unlink()
-    assert len(site.get("/index.json").json["tables"]) == 1
+    (folder / "run.folder.json").mkdir()
+    (folder / "run.link.json").symlink_to(tmp_path / "elsewhere.json")
+    os.mkfifo(folder / "run.pipe.json")
+    (folder / "run.own.json").write_text(content, encoding="utf-8")
+    site = serve(folder)
+    shown = site.get("/index.json").json["tables"][0]["rows"][0]["certificates"]
+    assert [one["file"] for one in shown] == ["run.own.json"]
+    shown = site.get("/runs/run/decide.json").json["found_in_the_folder"]
+    assert [one["file"] for one in shown] == ["run.own.json"]
 
 
 def test_a_long_table_shows_its_first_runs_and_leads_to_the_others(
@@ -188,34 +189,29 @@ def test_a_long_table_shows_its_first_runs_and_leads_to_the_others(
     assert len(names(site, "?suite=ckd&task=detection")) == 12
 
 
-def test_the_tail_of_a_journal_tells_failures_tokens_cost_and_rate(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run", result_of(invented_rows(3)), n_cases=9) / "rows.jsonl"
-    first = json.loads(path.read_bytes().splitlines()[-1])
-    path.unlink()
-    journal = Journal(path, price={"input_per_million": 2.0, "output_per_million": 10.0})
-    journal.note_spent(CallTotals(n_calls=1, n_retries=2, lost_input_tokens=1000))
-    journal.close()
-    spent = {"n_calls": 1, "input_tokens": 4000, "output_tokens": 200}
-    failed = first["row"] | {"outcome": "not_evaluated", "error": "x", "failure_class": "timeout"}
-    with path.open("ab") as file:
-        for position, at in ((0, 10.0), (1, 20.0), (2, 40.0)):
-            row = failed if position else first["row"]
-            file.write(
-                edited_line(json.dumps(first), position=position, at=at, calls=spent, row=row)
-            )
-    tail = JournalTail()
-    assert tail.read_on(path) == {"answered": 1, "abstained": 0, "no_answer": 0, "not_evaluated": 2}
-    started = json.loads(path.read_bytes().splitlines()[0])["started_at"]
-    so_far = tail.so_far(started + 70)
-    assert so_far.failures == {"timeout": 2}
-    assert (so_far.spent.n_calls, so_far.spent.n_retries) == (4, 2)
-    assert so_far.spent.paid_tokens == (13000, 600)
-    assert so_far.cost == pytest.approx(13000 * 2e-6 + 600 * 10e-6)
-    assert so_far.per_minute == pytest.approx(2)  # two records in the minute after the first
-    with path.open("ab") as file:  # asked again, and answered: no failure any more
-        file.write(edited_line(json.dumps(first), position=2, at=41.0, row=first["row"]))
-    tail.read_on(path)
-    assert tail.so_far(started + 70).failures == {"timeout": 1}
+def test_the_live_page_tells_failures_tokens_and_cost(
+    serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    row, lost = invented_rows(1)[0], rows_of_every_outcome()[7]
+    writer = begin_run(tmp_path / "run", result_of(Rows([row] * 9)), n_cases=9)
+    writer.drop_rows(range(9))
+    writer.begin_session({"input_per_million": 2.0, "output_per_million": 10.0})
+    writer.note_totals(CallTotals(n_calls=1, n_retries=2, lost_input_tokens=1000))
+    used = CallTotals(n_calls=1, input_tokens=4000, output_tokens=200)
+    for position, one in enumerate((row, lost, lost)):
+        writer.append([RowPlace(position, position)], [one], used)
+    writer.flush()
+    site = serve(tmp_path)
+    facts = site.get("/runs/run/progress.json").json
+    assert (facts["state"], facts["n_done"], facts["failures"]) == ("running", 3, {"timeout": 2})
+    assert (facts["n_calls"], facts["n_retries"]) == (4, 2)
+    assert (facts["input_tokens"], facts["output_tokens"]) == (13000, 600)
+    assert facts["cost"] == pytest.approx(13000 * 2e-6 + 600 * 10e-6)
+    assert facts["per_minute"] > 0
+    writer.append([RowPlace(2, 2)], [row], CallTotals())  # asked again, and answered
+    writer.flush()
+    assert site.get("/runs/run/progress.json").json["failures"] == {"timeout": 1}
+    writer.close()
 
 
 def test_the_live_page_says_what_a_run_took_so_far(site: Site) -> None:
@@ -232,7 +228,10 @@ def test_the_live_page_says_what_a_run_took_so_far(site: Site) -> None:
 def test_ticks_focus_and_search_survive_new_rows_and_lead_to_the_comparison(
     watched: Watched, serve: Callable[..., Site], tmp_path: Path
 ) -> None:
-    run = write_run(tmp_path / "live", result_of(invented_rows(20), "m/live"), n_cases=40)
+    rows = invented_rows(21)
+    live = begin_run(tmp_path / "live", result_of(rows, "m/live"), n_cases=40)
+    live.drop_rows([20])
+    live.flush()
     for name in ("a", "b", "c"):
         write_run(tmp_path / name, result_of(invented_rows(40), f"m/{name}"))
     site = serve(tmp_path)
@@ -245,9 +244,7 @@ def test_ticks_focus_and_search_survive_new_rows_and_lead_to_the_comparison(
     page.check("input[value=b]")
     assert page.locator(".with-it").count() == 0
     page.focus("tr[data-key=b] a")
-    lines = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    with (run / "rows.jsonl").open("ab") as file:
-        file.write(edited_line(lines[-1], position=20))
+    live.append([RowPlace(20, 20)], [rows[20]], CallTotals())
     page.wait_for_selector("progress[value='21']", state="attached", timeout=15_000)
     assert page.is_checked("input[value=a]")
     assert page.evaluate("document.activeElement.textContent") == "m/b"
@@ -258,6 +255,7 @@ def test_ticks_focus_and_search_survive_new_rows_and_lead_to_the_comparison(
     assert page.url.endswith("?text=m%2Fc")
     page.click("text=Compare the chosen runs")
     page.wait_for_url("**/compare?run=a&run=b")
+    live.close()
 
 
 @pytest.mark.browser
@@ -322,9 +320,10 @@ def test_a_viewer_that_does_not_answer_is_said_in_one_line(chromium: Any, site: 
 def test_the_page_of_a_run_follows_it_to_the_end_without_moving_the_reader(
     watched: Watched, serve: Callable[..., Site], tmp_path: Path
 ) -> None:
-    run = write_run(tmp_path / "live", result_of(invented_rows(21), "m/live"), n_cases=21)
-    *lines, last = (run / "rows.jsonl").read_bytes().splitlines(keepends=True)
-    (run / "rows.jsonl").write_bytes(b"".join(lines))
+    rows = invented_rows(21)
+    live = begin_run(tmp_path / "live", result_of(rows, "m/live"), n_cases=21)
+    live.drop_rows([20])
+    live.flush()
     page = watched.page
     page.emulate_media(reduced_motion="reduce")  # no smooth scrolling
     page.goto(f"{serve(tmp_path).address}/runs/live")
@@ -333,22 +332,19 @@ def test_the_page_of_a_run_follows_it_to_the_end_without_moving_the_reader(
     page.keyboard.press("Enter")
     place = page.evaluate("scrollY")
     assert place > 100
-    with (run / "rows.jsonl").open("ab") as file:
-        file.write(last)
+    live.append([RowPlace(20, 20)], [rows[20]], CallTotals())
     page.wait_for_selector("#live progress[value='21']", state="attached", timeout=30_000)
     eventually(page.locator("main > .warning, main > .muted").first).to_contain_text("21 sent")
     assert details.get_attribute("open") is not None
     assert page.evaluate("document.activeElement.nodeName") == "SUMMARY"
     assert page.evaluate("scrollY") == pytest.approx(place, abs=60)
+    live.close()
 
 
-@pytest.mark.parametrize("with_journal", [True, False])
 def test_a_run_that_has_just_begun_has_its_pages(
-    serve: Callable[..., Site], tmp_path: Path, with_journal: bool
+    serve: Callable[..., Site], tmp_path: Path
 ) -> None:
-    run = write_run(tmp_path / "new", result_of(invented_rows(0), "m/new"), n_cases=9)
-    if not with_journal:
-        (run / "rows.jsonl").unlink()
+    write_run(tmp_path / "new", result_of(invented_rows(0), "m/new"), n_cases=9)
     site = serve(tmp_path)
     for path in ("/", "/runs/new", "/runs/new/progress"):
         assert site.get(path).status == 200

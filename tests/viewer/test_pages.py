@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tests.invented_runs import edited_line, invented_rows, result_of, write_run
+from tests.invented_runs import begin_run, forge_run, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site
 
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import verdict
+from krisis.results.call_totals import CallTotals
+from krisis.runs.write import RowPlace
+from krisis.viewer.case_links import CaseLinks
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.row_index import RowFilter, RowIndex
+from krisis.viewer.filters import RowFilter
+from krisis.viewer.pages import run as run_page
 
 
 @pytest.fixture(scope="module")
-def site(serve: Callable[[Path], Site], tmp_path_factory: pytest.TempPathFactory) -> Site:
+def site(serve: Callable[[Path], Site], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("runs")
     shown = {"serum creatinine": 1.9}
     write_run(folder / "run-a", result_of(invented_rows(), "openai/a"), features=shown)
     write_run(folder / "run-b", result_of(invented_rows(skill=0.8), "openai/b"))
-    write_run(folder / "run-c", result_of(invented_rows(30), "openai/c"), n_cases=160)
+    going_on = begin_run(folder / "run-c", result_of(invented_rows(30), "openai/c"), n_cases=160)
     result_of(invented_rows(40), "saved/d").save(folder / "saved.json")
-    (folder / "broken").mkdir()
-    (folder / "broken" / "manifest.json").write_text("{", encoding="utf-8")
+    (folder / "broken.krisis").write_text("{", encoding="utf-8")
     (folder / "notes.json").write_text("{}", encoding="utf-8")
-    return serve(folder)
+    yield serve(folder)
+    going_on.close()
 
 
 def test_the_list_names_every_run_and_how_far_it_has_come(site: Site) -> None:
@@ -62,14 +65,17 @@ def test_an_unfinished_run_is_scored_as_far_as_it_has_come(site: Site) -> None:
     )
 
 
-def test_progress_follows_a_growing_journal(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run", result_of(invented_rows(10)), n_cases=50)
+def test_progress_follows_a_growing_run(tmp_path: Path) -> None:
+    rows = invented_rows(11)
+    writer = begin_run(tmp_path / "run", result_of(rows), n_cases=50)
     catalogue = Catalogue(tmp_path)
-    assert catalogue.entry("run").n_done == 10
-    lines = (path / "rows.jsonl").read_bytes().splitlines(keepends=True)
-    with (path / "rows.jsonl").open("ab") as file:
-        file.write(edited_line(lines[-1], position=10) + b'{"kind": "row", "posi')
-    assert catalogue.entry("run").n_done == 11
+    assert (catalogue.entry("run").n_done, catalogue.entry("run").state) == (11, "running")
+    writer.append([RowPlace(11, 10)], [rows[10]], CallTotals())
+    writer.flush()
+    assert catalogue.entry("run").n_done == 12
+    assert catalogue.load("run").count(RowFilter()) == 12
+    writer.close()
+    assert catalogue.entry("run").state == "stopped"
 
 
 @pytest.mark.parametrize(
@@ -106,11 +112,14 @@ def test_pages_of_rows_neither_overlap_nor_miss_any(site: Site) -> None:
     assert [r["position"] for page in pages for r in page["rows"]] == list(range(160))
 
 
-def test_rows_without_confidence_come_last_in_either_order() -> None:
+def test_rows_without_confidence_come_last_in_either_order(tmp_path: Path) -> None:
     stated = [0.5, None, 0.9, 0.1]
-    index = RowIndex(Rows(EvaluationResult(1, 1, confidence=c) for c in stated), {})
-    assert index.select(RowFilter(sort="confidence")).tolist() == [3, 0, 2, 1]
-    assert index.select(RowFilter(sort="-confidence")).tolist() == [2, 0, 3, 1]
+    write_run(
+        tmp_path / "run", result_of(Rows(EvaluationResult(1, 1, confidence=c) for c in stated))
+    )
+    run = Catalogue(tmp_path).load("run")
+    assert run.select(RowFilter(sort="confidence")) == [3, 0, 2, 1]
+    assert run.select(RowFilter(sort="-confidence")) == [2, 0, 3, 1]
 
 
 def test_the_row_page_shows_features_only_where_the_run_stored_them(site: Site) -> None:
@@ -160,11 +169,12 @@ def test_a_wrong_address_gets_a_sentence(site: Site, path: str, status: int) -> 
     assert site.get(f"{path.partition('?')[0]}.json?{path.partition('?')[2]}").json["error"]
 
 
-def test_a_row_index_agrees_with_the_columns() -> None:
+def test_the_filters_agree_with_the_columns(tmp_path: Path) -> None:
     rows = invented_rows(500)
-    index = RowIndex(rows, {})
-    scored = np.array([row.error is None for row in rows])
-    assert np.array_equal(index.correct[scored], rows.table.correct)
+    write_run(tmp_path / "run", result_of(rows))
+    run = Catalogue(tmp_path).load("run")
+    assert run.count(RowFilter(correct="yes")) == rows.table.correct.sum()
+    assert run.count(RowFilter(outcome="scored")) == rows.table.n_scored
 
 
 def test_two_runs_stand_side_by_side_with_the_rows_that_changed(site: Site) -> None:
@@ -181,21 +191,33 @@ def test_two_runs_stand_side_by_side_with_the_rows_that_changed(site: Site) -> N
     assert site.get("/compare?run=run-a&run=nothing").status == 404
 
 
-def test_a_row_of_a_run_with_gaps_stands_beside_its_own_features(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run", result_of(invented_rows(6)), features={"x": 0}, n_cases=6)
-    kept = []
-    for line in (path / "rows.jsonl").read_bytes().splitlines():
-        position = json.loads(line).get("position")
-        if position != 1:  # this one was never asked
-            change = {} if position is None else {"features": {"x": position}}
-            kept.append(edited_line(line, **change))
-    (path / "rows.jsonl").write_bytes(b"".join(kept))
-    run = Catalogue(tmp_path).load("run")
-    assert [run.features[place]["x"] for place in range(5)] == [0, 2, 3, 4, 5]
+def test_a_row_of_a_run_with_gaps_has_its_own_features_and_address(tmp_path: Path) -> None:
+    rows = invented_rows(60)
+    writer = begin_run(tmp_path / "run", result_of(rows), features={"x": 0}, n_cases=60)
+    writer.drop_rows([1, 7])  # these were never asked
+    writer.close()
+    for position in range(60):
+        shown = json.dumps({"x": position})
+        forge_run(tmp_path / "run.krisis", "cases", f"position = {position}", features=shown)
+    catalogue = Catalogue(tmp_path)
+    run = catalogue.load("run")
+    found = [run.case(position) for position in run.places]
+    assert [case.features["x"] for case in found if case and case.features] == run.places
+    assert run.places[:2] == [0, 2]
+    kinds = run_page.page(catalogue, "run").context["report"].costliest
+    links = CaseLinks(run)
+    for kind, lines in kinds:
+        for line in lines:
+            address = links.case(kind.key, line["index"])
+            position = int(address.partition("/cases/")[2].partition("?")[0])
+            assert run.row(position).record_id == line["record_id"]
 
 
-def test_a_journal_with_an_unknown_outcome_does_not_take_the_list_down(tmp_path: Path) -> None:
+def test_a_row_with_an_unknown_outcome_does_not_take_the_list_down(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", result_of(invented_rows(3)), n_cases=50)
-    with (path / "rows.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"kind": "row", "position": 9, "row": {"outcome": "guessed"}}\n')
-    assert Catalogue(tmp_path).entry("run").n_done == 3
+    forge_run(path, "rows", "position = 1", outcome="guessed")
+    assert Catalogue(tmp_path).entry("run").n_done == 2
+    run = Catalogue(tmp_path).load("run")
+    assert [position for position, _ in run.rows([0, 1, 2])] == [0, 2]
+    assert run.places == [0, 2]
+    assert len(run.result.evaluation_results) == 2

@@ -27,7 +27,7 @@ def site(serve: Callable[[Path], Site], tmp_path_factory: pytest.TempPathFactory
     write_run(folder / "run", result_of(invented_rows(20)))
     secret = tmp_path_factory.mktemp("elsewhere")
     write_run(secret / "secret", result_of(invented_rows(20), "secret/model"))
-    (folder / "link").symlink_to(secret / "secret")
+    (folder / "link.krisis").symlink_to(secret / "secret.krisis")
     return serve(folder)
 
 
@@ -119,11 +119,11 @@ def hostile(serve: Callable[..., Site], tmp_path_factory: pytest.TempPathFactory
     write_run(folder / "run-a", run)
     write_run(folder / "run-b", run)
     write_run(secret / "secret", result_of(invented_rows(20), "secret/model"))
-    (folder / "link").symlink_to(secret / "secret")
+    (folder / "link.krisis").symlink_to(secret / "secret.krisis")
+    (folder / "folder.krisis").symlink_to(secret)
     write_run(folder / "inner", result_of(invented_rows(20)))
-    (folder / "inner" / "rows.jsonl").unlink()
-    (folder / "inner" / "rows.jsonl").symlink_to(secret / "secret" / "rows.jsonl")
-    (folder / "loop").symlink_to(folder / "loop")
+    (folder / "inner.krisis-wal").symlink_to(secret / "secret.krisis")
+    (folder / "loop.krisis").symlink_to(folder / "loop.krisis")
     return serve(folder)
 
 
@@ -145,7 +145,9 @@ def test_no_page_hands_on_what_a_model_wrote_as_markup(hostile: Site, path: str)
 
 
 @pytest.mark.parametrize("path", [path for path in app.PAGES if "{run}" in path])
-@pytest.mark.parametrize("name", ["..", "%2e%2e", "..%2f..%2fetc", "link", "inner", "loop", "%00"])
+@pytest.mark.parametrize(
+    "name", ["..", "%2e%2e", "..%2f..%2fetc", "link", "folder", "inner", "loop", "%00"]
+)
 def test_no_name_of_a_run_leads_to_files_elsewhere(hostile: Site, path: str, name: str) -> None:
     answer = hostile.get(example(path, name, "run-b"))
     assert answer.status in (200, 400, 404)

@@ -7,23 +7,11 @@ from typing import Annotated
 
 import typer
 
-from krisis.cli.certify import AsJson, Calibration, Confidence, LossName, Mode, calibrator_of
+from krisis.cli.certify import AsJson, Calibration, Confidence, LossName, Mode
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json, echo_lines
-from krisis.decisions.audit_groups import audit_groups
-from krisis.decisions.audit_labels import (
-    agreement_lines,
-    disputed_labels,
-    disputed_lines,
-    label_agreement,
-)
-from krisis.decisions.group_findings import group_lines
-from krisis.decisions.group_tests import GroupOptions
-from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.stability import stability_of_saved
-from krisis.decisions.stability_text import stability_lines
-from krisis.json_values import JsonObject, dumps
-from krisis.results.run_items import read_items
+from krisis.json_values import dumps
+from krisis.verbs import deciding as verbs
 
 app = new_app()
 
@@ -31,30 +19,28 @@ By = Annotated[
     str,
     typer.Option(
         "--by",
-        help="Metadata columns with commas, numbers divided as in age:40:60; default: the task's.",
     ),
 ]
 ThresholdOption = Annotated[
     float | None,
-    typer.Option("--threshold", help="Answer from this confidence on; default: every answer."),
+    typer.Option("--threshold"),
 ]
 CoverageOption = Annotated[
     float | None,
-    typer.Option("--coverage", help="Answer this share of the rows, the surest, instead."),
+    typer.Option("--coverage"),
 ]
 Agreement = Annotated[
     str,
     typer.Option(
         "--agreement",
         metavar="COLUMNS",
-        help="Comma-separated metadata columns with further labels; `truth` is the run's own.",
     ),
 ]
 Against = Annotated[
     list[Path],
-    typer.Option("--against", help="Another run on the same records; repeatable."),
+    typer.Option("--against"),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of permutations and resamples.")]
+Seed = Annotated[int, typer.Option("--seed", min=0)]
 
 
 @command(
@@ -78,38 +64,21 @@ def audit(
     seed: Seed = 42,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a run: does it hold in every group and when asked twice, and do labels agree."""
-    score = ScoreOptions(
-        confidence=confidence, calibrator=calibrator_of(calibration), loss=loss, seed=seed
-    )
-    options = GroupOptions(
-        by=_names(by),
+    """Check performance by subgroup, and whether answers are stable and labels agree."""
+    found = verbs.audit(
+        run,
+        by=by.split(","),
         threshold=threshold,
         coverage=coverage,
-        score=score,
+        confidence=confidence,
+        calibration=calibration,
+        loss=loss,
+        agreement=[name for name in agreement.split(",") if name.strip()],
+        against=against,
+        mode=mode,
+        seed=seed,
     )
-    items = read_items(run, mode)
-    groups = audit_groups(items, options)
-    # Every part of the audit adds its facts and its lines.
-    facts: JsonObject = {"groups": groups.to_json()}
-    lines = group_lines(groups)
-    if agreement:
-        agreed = label_agreement(items, _names(agreement), seed=seed)
-        facts["agreement"] = agreed.to_json()
-        lines += ["", *agreement_lines(agreed)]
-    if against:
-        disputed = disputed_labels([items, *(read_items(path, mode) for path in against)], score)
-        facts["disputed"] = disputed.to_json()
-        lines += ["", *disputed_lines(disputed)]
-    steady = stability_of_saved(run, against, seed=seed)
-    if steady is not None:
-        facts["stability"] = steady.to_json()
-        lines += ["", *stability_lines(steady)]
     if as_json:
-        echo_json(dumps({"kind": "krisis.audit", "schema_version": 1, **facts}))
+        echo_json(dumps(found.to_json()))
     else:
-        echo_lines(lines)
-
-
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+        echo_lines(found.lines())

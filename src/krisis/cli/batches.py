@@ -25,14 +25,14 @@ from krisis.runs.write import RunWriter
 
 app = new_app("List, await, collect or cancel the provider batches of a run.")
 _RUN = typer.Argument(..., help="A run.")
-_POLL = typer.Option(None, "--poll-seconds", help="First pause between two looks, in seconds.")
+_POLL = typer.Option(None, "--poll-seconds")
 
 
 @command(app, "krisis batches list runs/RUN", name="list")
 def list_batches(
     run: Path = _RUN,
     trust: bool = TRUST_OPTION,
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = typer.Option(False, "--json"),
 ) -> None:
     """List the provider batches of a run; the provider is asked about those that are open."""
     config, found = _read(run, trust)

@@ -11,7 +11,7 @@ from krisis.cli.help import command, new_app
 from krisis.execution.cache import ReplyCache, default_cache_path
 
 app = new_app("Show or clear the cache of paid replies.")
-_PATH = typer.Option(None, "--cache-path", help="Another cache file than the usual one.")
+_PATH = typer.Option(None, "--cache-path")
 
 
 @command(app, "krisis cache info")

@@ -18,39 +18,30 @@ app = new_app()
 
 @command(
     app,
-    "krisis calibrate --input runs/TRAIN --method logistic --output l.json",
-    "krisis calibrate --input train.json --mode few_shot --output calibrator.json",
+    "krisis calibrate runs/TRAIN --calibrator logistic --output l.json",
+    "krisis calibrate train.json --mode few_shot --output calibrator.json",
 )
 def calibrate(
-    input_: Path = typer.Option(
-        ..., "--input", help="A PHQ-8 run file, a krisis run or a krisis result."
-    ),
-    output: Path = typer.Option(..., "--output", "-o", help="The artifact to write (JSON)."),
-    mode: str | None = typer.Option(None, "--mode", help="Experiment of the run file."),
-    method: str = typer.Option(
+    run: Path = typer.Argument(..., help="A run, a saved result or a run file."),
+    output: Path = typer.Option(..., "--output", "-o"),
+    mode: str | None = typer.Option(None, "--mode"),
+    calibrator: str = typer.Option(
         "logistic",
-        "--method",
-        help="temperature_scaling (or temperature), logistic, linear or isotonic.",
+        "--calibrator",
     ),
-    features: str = typer.Option(
-        "", "--features", help="Signals, with commas; default: the confidence asked for."
-    ),
-    target: str = typer.Option(
-        "correctness", "--target", help="correctness, near_correct (error ≤ 1) or loss."
-    ),
-    seed: int = typer.Option(42, "--seed", help="Seed of the folds."),
-    force: bool = typer.Option(
-        False, "--force", help="Fit even with fewer than 10 right or 10 wrong answers."
-    ),
+    signals: str = typer.Option("", "--signals"),
+    target: str = typer.Option("correctness", "--target"),
+    seed: int = typer.Option(42, "--seed"),
+    force: bool = typer.Option(False, "--force"),
 ) -> None:
     """Fit a calibrator on a run: from signals of confidence to a probability."""
-    run = read_items(input_, mode)
-    named = [name.strip() for name in features.split(",") if name.strip()]
-    chosen = named or [_default_feature(run)]
-    how: JsonObject = {"method": method, "target": target}  # checked where they are used
-    calibrator = fit_calibrator(run, chosen, **how, seed=seed, force=force)
-    write_text(output, dumps(calibrator.model_dump(mode="json")) + "\n")
-    for line in summary(calibrator, run.words):
+    items = read_items(run, mode)
+    named = [name.strip() for name in signals.split(",") if name.strip()]
+    chosen = named or [_default_feature(items)]
+    how: JsonObject = {"method": calibrator, "target": target}  # checked where they are used
+    fitted = fit_calibrator(items, chosen, **how, seed=seed, force=force)
+    write_text(output, dumps(fitted.model_dump(mode="json")) + "\n")
+    for line in summary(fitted, items.words):
         typer.echo(line)
     typer.echo(f"wrote {output}")
 

@@ -11,13 +11,13 @@ from krisis.cli.certify import MaxNotEvaluated
 from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
-from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit, to_markdown
+from krisis.decisions.check import Gate, to_junit, to_markdown
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
-from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import dumps, write_text
-from krisis.results.base import BenchmarkResult
-from krisis.results.loading import load_result, scored_from_rows, with_rows
+from krisis.results.loading import load_result
 from krisis.results.report_tables import mixture, optional_stopping
+from krisis.verbs import deciding as verbs
 from krisis.yaml_values import read_mapping
 
 app = new_app()
@@ -32,59 +32,47 @@ app = new_app()
 )
 def check(
     run: Path = typer.Argument(..., help="A run or a saved result."),
-    require: list[str] = typer.Option(
-        [], "--require", help="Such as 'accuracy >= 0.85' or 'lower(accuracy) >= 0.8'; repeatable."
-    ),
-    against: Path | None = typer.Option(
-        None, "--against", help="Another run on the same cases, for --no-worse, --non-inferior."
-    ),
-    no_worse: list[str] = typer.Option(
-        [], "--no-worse", help="Such as 'accuracy by 0.03': no loss beyond that; repeatable."
-    ),
+    require: list[str] = typer.Option([], "--require"),
+    against: Path | None = typer.Option(None, "--against"),
+    no_worse: list[str] = typer.Option([], "--no-worse"),
     non_inferior: list[str] = typer.Option(
         [],
         "--non-inferior",
-        help="Such as 'accuracy by 0.03': a larger loss must be excluded; repeatable.",
     ),
-    gate: Path | None = typer.Option(
-        None, "--gate", help="YAML file with require, no_worse, non_inferior and against."
-    ),
+    gate: Path | None = typer.Option(None, "--gate"),
     max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
-    junit: Path | None = typer.Option(None, "--junit", help="Write JUnit XML to this file."),
-    markdown: Path | None = typer.Option(
-        None, "--markdown", help="Write a Markdown table to this file."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON, not lines."),
+    junit: Path | None = typer.Option(None, "--junit"),
+    markdown: Path | None = typer.Option(None, "--markdown"),
+    as_json: bool = typer.Option(False, "--json"),
 ) -> None:
     """Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged."""
     given = {"require": require, "no_worse": no_worse, "non_inferior": non_inferior}
     wanted, against = _gate_of(gate, given, against)
-    if against is not None and not (wanted.no_worse or wanted.non_inferior):
-        raise InvalidValue(
-            f"{against} is named to compare with, but nothing is required against it; add for "
-            "instance --no-worse 'accuracy by 0.03'"
-        )
-    baseline = None if against is None else _from_rows(against)
-    checked = _from_rows(run)
+    checked = load_result(run)
+    baseline = None if against is None else load_result(against)
     warn_of_damage(result for result in (checked, baseline) if result is not None)
     for caution in filter(None, (mixture(checked), optional_stopping(checked))):
         typer.echo(caution, err=True)
-    verdicts = check_run(checked, wanted, against=baseline, max_not_evaluated=max_not_evaluated)
+    found = verbs.check(
+        run,
+        require=wanted.require,
+        against=against,
+        no_worse=wanted.no_worse,
+        non_inferior=wanted.non_inferior,
+        max_not_evaluated=max_not_evaluated,
+    )
     name = f"krisis check {run.resolve().name}"
     if junit is not None:
-        _write(junit, to_junit(verdicts, name), f'<testsuites name="{_OWN}')
+        _write(junit, to_junit(found.verdicts, name), f'<testsuites name="{_OWN}')
     if markdown is not None:
-        _write(markdown, to_markdown(verdicts, name), f"### {_OWN}")
+        _write(markdown, to_markdown(found.verdicts, name), f"### {_OWN}")
     if as_json:
-        echo_json(dumps(to_json(verdicts)))
+        echo_json(dumps(found.to_json()))
     else:
-        typer.echo("\n".join(verdict.line() for verdict in verdicts))
-    raise typer.Exit(exit_code(verdicts))
-
-
-def _from_rows(path: Path) -> BenchmarkResult:
-    """Read a run and score its rows: a gate believes no score that a file states."""
-    return scored_from_rows(with_rows(load_result(path), path))
+        typer.echo(str(found))
+    if found.n_checks > 1:
+        typer.echo(f"{found.n_checks} different checks were made on these rows", err=True)
+    raise typer.Exit(found.exit_code)
 
 
 _OWN = "krisis check "

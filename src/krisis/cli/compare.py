@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from krisis import registry
 from krisis.cli.console import drawn, warn_of_damage, wide_console
 from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps, write_text
-from krisis.metrics.base import BaseMetric
-from krisis.metrics.scoring import metrics_from_names
 from krisis.pages.compare import cases_document
 from krisis.pages.terminal import terminal_text
 from krisis.reporting.comparison import comparison_html
 from krisis.reporting.run_tables import comparison_tables
-from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
+from krisis.results.comparison.compare import Comparison
 from krisis.results.comparison.text import comparison_parts
-from krisis.results.loading import expanded, load_results
+from krisis.verbs import scoring as verbs
 
 app = new_app()
 MOST_PAIRS = 3  # of which the cases are compared one by one
@@ -37,37 +34,32 @@ MOST_PAIRS = 3  # of which the cases are compared one by one
 )
 def compare(
     runs: list[Path] = typer.Argument(..., help="Two or more runs or saved results."),
-    metric: list[str] = typer.Option(
-        [], "--metric", "-m", help="Only this metric or bundle; repeatable. Fewer tests."
-    ),
-    primary: str | None = typer.Option(
-        None, "--primary", help="Metric that is tested alone, without adjustment for the others."
-    ),
+    metric: list[str] = typer.Option([], "--metric", "-m"),
+    primary: str | None = typer.Option(None, "--primary"),
     margin: list[str] = typer.Option(
         [],
         "--margin",
         metavar="METRIC=NUMBER",
-        help="Non-inferiority margin: a number for every metric, or METRIC=NUMBER; repeatable.",
     ),
-    permutations: int = typer.Option(
-        1999, "--permutations", min=99, help="Number of permutations."
-    ),
-    seed: int = typer.Option(42, "--seed", help="Seed of the permutations."),
+    permutations: int = typer.Option(1999, "--permutations", min=99),
+    seed: int = typer.Option(42, "--seed"),
     output_format: Format = "",
     as_json: AsJson = False,
     output: Output = None,
-    html: Path | None = typer.Option(None, "--html", help="Write the comparison as a page."),
+    html: Path | None = typer.Option(None, "--html"),
 ) -> None:
     """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
     chosen, to_file = chosen_format(output_format, as_json, output), output is not None
-    options = CompareOptions(
-        tuple(_chosen(metric)), permutations, seed, margin=margins_of(margin), primary=primary
-    )
-    loaded = load_results(expanded(runs))
-    warn_of_damage(loaded.values())
-    console = Console(stderr=True)
-    with console.status("permuting patients …"):
-        comparison = compare_runs(loaded, options)
+    with Console(stderr=True).status("permuting patients …"):
+        comparison = verbs.compare(
+            *runs,
+            metrics=metric,
+            primary=primary,
+            margin=margins_of(margin),
+            permutations=permutations,
+            seed=seed,
+        )
+    warn_of_damage(comparison.runs.values())
     Answer(
         text=lambda: drawn(lambda shown: draw_comparison(comparison, shown), to_file=to_file),
         tables=lambda: comparison_tables(comparison),
@@ -90,15 +82,6 @@ def draw_comparison(comparison: Comparison, console: Console) -> None:
             console.print(Text(line))
     for part in comparison_parts(comparison, width=console.width):
         console.print(part)
-
-
-def _chosen(names: Sequence[str]) -> Iterator[BaseMetric | str]:
-    """Yield names of scores that the runs have, and metrics of one's own or of a bundle as such."""
-    for name in names:
-        if registry.is_place(name) or name.partition("[")[0] in registry.table("bundles"):
-            yield from metrics_from_names([name])
-        else:
-            yield name
 
 
 def margins_of(texts: Sequence[str]) -> float | dict[str, float] | None:

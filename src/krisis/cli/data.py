@@ -29,17 +29,14 @@ def check(
     file: Path = typer.Argument(
         ..., help="The YAML file of a table suite, or a CSV or ARFF file of the kidney suite."
     ),
-    task: str | None = typer.Option(None, "--task", help="Only this task of the YAML file."),
-    sex_column: str | None = typer.Option(
-        None, "--sex-column", help="A column of the kidney suite's file that holds sex."
-    ),
+    task: str | None = typer.Option(None, "--task"),
+    sex_column: str | None = typer.Option(None, "--sex-column"),
     data_path: Path | None = typer.Option(
         None,
         "--data-path",
         metavar="FILE",
-        help="The rows of the YAML file, where they are in another folder.",
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of text."),
+    as_json: bool = typer.Option(False, "--json"),
 ) -> None:
     """Print the data sheet of a table suite and all its problems, or check a kidney table.
 

@@ -25,6 +25,7 @@ from krisis.results.export import (
 )
 from krisis.results.inspect_log import inspect_log
 from krisis.results.loading import load_result, with_rows
+from krisis.runs.places import copy_warning
 from krisis.runs.read import open_run
 from krisis.runs.schema import SUFFIX
 
@@ -57,14 +58,9 @@ def export(
     kind: Kind = typer.Option(
         ...,
         "--to",
-        help="csv, jsonl, parquet, inspect (a log of inspect_ai), run-file (the format of the "
-        "suite, where it has one), krisis (a copy of the run, also of one that goes on), or "
-        "not-taken (the rows that an import left out).",
     ),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="The file to write; else in this folder, named after the run."
-    ),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace older files."),
+    output: Path | None = typer.Option(None, "--output", "-o"),
+    overwrite: bool = typer.Option(False, "--overwrite"),
 ) -> None:
     """Write one line per asking with a data dictionary, a log of Inspect, or a run file."""
     named = runs[0].resolve().name.removesuffix(".json").removesuffix(SUFFIX)
@@ -82,6 +78,8 @@ def export(
         typer.echo(f"wrote {path}")
         return
     result = with_rows(load_result(run), run)
+    if warning := copy_warning(run):
+        typer.echo(warning, err=True)
     warn_of_damage([result])
     table = tidy_table(result)
     texts = {} if kind == "inspect" else {_dictionary(path): dictionary_text(table)}

@@ -8,14 +8,9 @@ import typer
 
 from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
-from krisis.errors import InvalidFile
-from krisis.reporting.run_figures import (
-    FigureOptions,
-    check_figure_file,
-    figure_file,
-    runs_figure,
-)
+from krisis.reporting.run_figures import check_figure_file
 from krisis.results.loading import load_results
+from krisis.verbs import drawing as verbs
 
 app = new_app()
 
@@ -28,28 +23,15 @@ app = new_app()
 )
 def figure(
     runs: list[Path] = typer.Argument(..., help="One to twelve runs or saved results."),
-    kind: str = typer.Option(..., "--kind", help="risk-coverage, reliability, forest or deferral."),
-    output: Path = typer.Option(..., "--output", "-o", help="The new file: .pdf, .svg or .png."),
-    metric: list[str] = typer.Option(
-        [], "--metric", "-m", help="Metric of the forest, by its key; repeatable."
-    ),
-    style: str = typer.Option(
-        "screen", "--style", help="screen, or print: white, small letters, sizes in millimetres."
-    ),
-    width: float | None = typer.Option(
-        None, "--width", help="Width for print: 85 for a column, 170 for a page."
-    ),
-    title: str = typer.Option("", "--title", help="A title of your own."),
+    kind: str = typer.Option(..., "--kind"),
+    output: Path = typer.Option(..., "--output", "-o"),
+    metric: list[str] = typer.Option([], "--metric", "-m"),
+    style: str = typer.Option("screen", "--style"),
+    width: float | None = typer.Option(None, "--width"),
+    title: str = typer.Option("", "--title"),
 ) -> None:
     """Draw runs as one figure: title, model names, task, n, key and intervals are inside it."""
-    options = FigureOptions(kind, style, width, title, metric)
     check_figure_file(output)
-    loaded = load_results(runs)
-    warn_of_damage(loaded.values())
-    drawn = figure_file(runs_figure(loaded, options), output.suffix.lower(), style)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_bytes(drawn)
-    except OSError as error:
-        raise InvalidFile(f"{output} cannot be written: {error.strerror}") from None
+    warn_of_damage(load_results(runs).values())
+    verbs.figure(runs, output, kind=kind, metrics=metric, style=style, width=width, title=title)
     typer.echo(f"wrote {output}")

@@ -14,22 +14,19 @@ from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import write_text
 from krisis.reporting.tables import EstimateTable, written
 
-FORMATS = ("table", "csv", "markdown", "latex", "json")
+FORMATS = ("table", "csv", "markdown", "latex")
 _OF_SUFFIX = {".csv": "csv", ".md": "markdown", ".tex": "latex", ".json": "json"}
 
 Format = Annotated[
     str,
-    typer.Option(
-        "--format", help="table (to read), csv (a line per number), markdown, latex or json."
-    ),
+    typer.Option("--format"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
+AsJson = Annotated[bool, typer.Option("--json")]
 Output = Annotated[
     Path | None,
     typer.Option(
         "--output",
         "-o",
-        help="Write to this new file, in the format of its ending: .csv, .md, .tex, .json.",
     ),
 ]
 
@@ -40,7 +37,7 @@ def chosen_format(name: str, as_json: bool, output: Path | None = None) -> str:
         raise InvalidFile(f"{output} exists already; choose another name or remove it first")
     if name and name not in FORMATS:
         raise UnknownName.among("format", name, FORMATS)
-    if as_json and name not in ("", "json"):
+    if as_json and name:
         raise InvalidValue(f"--json and --format {name} contradict each other; give one of them")
     if as_json or name:
         return "json" if as_json else name

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from krisis.cli.flags import FLAGS
 from krisis.errors import InvalidValue
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -23,42 +24,6 @@ _NAME_COLUMN = 30
 _EXAMPLE = ("Example:", "Examples:")
 # What to give, by the kind of value that was not understood.
 _WANTED = {"int": "whole number", "float": "number"}
-
-# What is written for the value of an option that says no more itself, by the kind of value.
-_VALUES = {
-    "FILE": "--calibration --certificate --columns --config --cost --gate --html --junit "
-    "--markdown --output --plot --prices --save --verify --write-cost --cache-path",
-    "FOLDER": "--figures",
-    "RUN": "--against --baseline --from --input",
-    "NUMBER": "--bootstrap-resamples --cluster-size --confidence-scale --delta "
-    "--folds --input-tokens --n --n-participants "
-    "--n-patients --output-tokens --permutations --port "
-    "--rows-per-patient --seed --simulations",
-    "SHARE": "--answer-from --area-coverage --assurance --coverage --difference "
-    "--discordance --expected --expected-risk --half-width --icc --max-not-evaluated --power "
-    "--reader-accuracy --reader-sensitivity --reader-specificity --risk --threshold "
-    "--withheld-rate",
-    "SHARES": "--coverage-grid --prevalence --thresholds",
-    "SECONDS": "--poll-seconds",
-    "COLUMN": "--abstained --cluster --failed --group --id --prediction --reader-column "
-    "--repeat --sex-column --should-defer --time --truth",
-    "COLUMNS": "--by",
-    "ANSWER": "--abstain-answer --positive",
-    "ANSWERS": "--answers",
-    "METRIC": "--metric --primary",
-    "RULE": "--no-worse --non-inferior --require",
-    "MODEL": "--model",
-    "NAME": "--cohort --confidence --filter --interval-method --loss --method --mode --rng "
-    "--scorer --suite --target --task",
-    "KIND": "--kind",
-    "STYLE": "--style",
-    "MILLIMETRES": "--width",
-    "TEXT": "--title",
-    "NAMES": "--features",
-    "WORD": "--default-action --empty",
-    "FORMAT": "--as --to --format",
-}
-VALUES = {option: value for value, options in _VALUES.items() for option in options.split()}
 
 
 def new_app(about: str | None = None) -> typer.Typer:
@@ -80,7 +45,13 @@ def command(
 
 
 class HelpCommand(TyperCommand):
-    """A command whose help has the one look."""
+    """A command whose help has the one look; what an option means is in the table of options."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for option in self.params:
+            if option.param_type_name == "option" and _longest(option) in FLAGS:
+                option.help = FLAGS[_longest(option)][1]  # type: ignore[attr-defined]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
@@ -228,11 +199,12 @@ def value_of(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         name = parameter.metavar or parameter.name.upper()
         return name if parameter.nargs == 1 else f"{name.removesuffix('S')}..."
-    return str(parameter.metavar or VALUES.get(_longest(parameter), "VALUE"))
+    known, _ = FLAGS.get(_longest(parameter), ("", ""))
+    return str(parameter.metavar or known or "VALUE")
 
 
 def _meaning(option: Any) -> str:
-    text = option.help or ""
+    text: str = option.help or ""
     default = getattr(option.default, "value", option.default)
     if option.required or not option.show_default or callable(default):
         return text

@@ -24,55 +24,37 @@ app = new_app()
     "krisis import logs/LOG.eval --as inspect --confidence metadata:confidence",
     "krisis import samples_TASK.jsonl --as lm-eval",
     "krisis import answers.csv --as csv --truth label --prediction answer",
-    "krisis import a.csv --as csv --truth label --prediction dr_a --reader dr_a",
+    "krisis import a.csv --as csv --truth y --prediction dr_a --reader-name dr_a",
 )
 def import_run(
     files: list[Path] = typer.Argument(..., help="Logs or tables; each becomes a run of its own."),
-    kind: Literal["inspect", "lm-eval", "csv", "jsonl", "parquet"] = typer.Option(
-        ..., "--as", help="What the files are: inspect, lm-eval, csv, jsonl or parquet."
-    ),
-    out: Path = typer.Option(
-        Path("runs"), "--out", "-o", metavar="FOLDER", help="The folder for new runs."
-    ),
-    columns: Path | None = typer.Option(
-        None, "--columns", help="YAML file with these options by name; options given here win."
-    ),
-    truth: str = typer.Option("", help="Column of the right answer."),
-    prediction: str = typer.Option("", help="Column of the model's answer."),
-    confidence: str = typer.Option(
-        "", help="Column; of a log score:NAME, metadata:KEY or pattern:REGEX of the reply."
-    ),
-    confidence_scale: float | None = typer.Option(None, help="What full confidence is, as 100."),
-    abstained: str = typer.Option("", help="Column that says whether the model abstained."),
-    failed: str = typer.Option("", help="Column that says whether or why there is no answer."),
-    record_id: str = typer.Option("", "--id", help="Column of the record's id."),
-    repeat: str = typer.Option("", help="Column that counts the askings of a record from 1."),
-    patient: str = typer.Option("", help="Column or metadata key of the patient."),
-    should_defer: str = typer.Option("", help="Column or metadata key of the deferral label."),
-    group: list[str] = typer.Option([], help="Column or key to break results down by; repeatable."),
-    answers: str = typer.Option("", help="All answers, as 0=no,1=yes; a right answer must be one."),
-    ordinal: bool = typer.Option(False, "--ordinal", help="The answers are in their order."),
-    positive: str | None = typer.Option(None, help="The answer whose sensitivity is reported."),
-    price: float | None = typer.Option(
-        None, help="Cost of one deferral relative to one wrong answer (0.2 = a fifth)."
-    ),
-    abstain_answer: list[str] = typer.Option(
-        [], help="An answer, or the words of an option, that means abstaining; repeatable."
-    ),
-    empty: str | None = typer.Option(
-        None, help="What an empty answer is: abstained, no_answer, or unread (no row)."
-    ),
-    scorer: str = typer.Option(
-        "", help="Inspect: the scorer whose answers are taken, or NAME.KEY for one of its values."
-    ),
-    metric: str = typer.Option("", help="lm-eval: the metric that tells right from wrong."),
-    chosen_filter: str = typer.Option("", "--filter", help="lm-eval: the filter to take."),
-    model: str = typer.Option("", help="The name of the model, where the file has none."),
-    reader: str = typer.Option(
-        "", metavar="NAME", help="Name of the person whose answers these are."
-    ),
-    task: str = typer.Option("", help="The name of the task, in place of the file's."),
-    suite: str = typer.Option("", help="The name of the suite, in place of the file's."),
+    kind: Literal["inspect", "lm-eval", "csv", "jsonl", "parquet"] = typer.Option(..., "--as"),
+    out: Path = typer.Option(Path("runs"), "--output", "-o", metavar="FOLDER"),
+    columns: Path | None = typer.Option(None, "--columns"),
+    truth: str = typer.Option(""),
+    prediction: str = typer.Option(""),
+    confidence: str = typer.Option(""),
+    confidence_scale: float | None = typer.Option(None),
+    abstained: str = typer.Option(""),
+    error: str = typer.Option(""),
+    record_id: str = typer.Option("", "--id"),
+    repeat: str = typer.Option(""),
+    patient: str = typer.Option(""),
+    should_defer: str = typer.Option(""),
+    group: list[str] = typer.Option([]),
+    answers: str = typer.Option(""),
+    ordinal: bool = typer.Option(False, "--ordinal"),
+    positive: str | None = typer.Option(None),
+    price: float | None = typer.Option(None),
+    abstain_answer: list[str] = typer.Option([]),
+    empty: str | None = typer.Option(None),
+    scorer: str = typer.Option(""),
+    judged_by: str = typer.Option(""),
+    chosen_filter: str = typer.Option("", "--filter"),
+    model: str = typer.Option(""),
+    reader_name: str = typer.Option("", metavar="NAME"),
+    task: str = typer.Option(""),
+    suite: str = typer.Option(""),
 ) -> None:
     """Turn finished predictions into runs that score, compare, report and the others take."""
     given = dict(locals())

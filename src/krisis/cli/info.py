@@ -34,8 +34,8 @@ def info(
     name: str | None = typer.Argument(
         None, help="A suite, its YAML file, a backend or a metric; without it, all are listed."
     ),
-    task: str | None = typer.Option(None, "--task", help="Count the records of this task."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON, not text."),
+    task: str | None = typer.Option(None, "--task"),
+    as_json: bool = typer.Option(False, "--json"),
 ) -> None:
     """List suites, backends and metrics, or describe one of them and what to type first."""
     if name is None and task is not None:

@@ -23,9 +23,9 @@ from krisis.metrics.base import BaseMetric
 
 # The options of a suite that have a flag of their own; all others are given as --suite-option.
 _FLAGS = {
-    **{name: name for name in ("data_path", "sex", "mode", "risk")},
+    **{name: name for name in ("data_path", "sex", "mode", "price")},
     "data": "data_path",
-    "deferral": "risk",
+    "deferral": "price",
 }
 # Of more records than this, the patients are not counted.
 _MOST_COUNTED = 100_000
@@ -213,7 +213,7 @@ def _suite_options(name: str, suite: BaseDataSuite) -> list[JsonObject]:
             continue
         flag = _FLAGS.get(option)
         typed = f"--suite-option {option}=…" if flag is None else flag_of(flag)
-        has_default = parameter.default is not inspect.Parameter.empty and flag != "risk"
+        has_default = parameter.default is not inspect.Parameter.empty and flag != "price"
         default = plain(parameter.default) if has_default else None
         found.append(_option(option, typed, default, suite.option_words.get(option, "")))
     return found

@@ -25,15 +25,12 @@ def init(
     file: Path = typer.Argument(
         ..., help="A table (CSV, TSV, JSON, JSON lines, Parquet) or a database (SQLite, DuckDB)."
     ),
-    table: str | None = typer.Option(
-        None, "--table", metavar="NAME", help="The table of a database."
-    ),
+    table: str | None = typer.Option(None, "--table", metavar="NAME"),
     out: Path | None = typer.Option(
         None,
         "-o",
-        "--out",
+        "--output",
         metavar="FILE",
-        help="The YAML file to write; by default next to the table.",
     ),
 ) -> None:
     """Write a commented YAML file that describes a table, and check it.

@@ -19,16 +19,12 @@ from krisis.json_values import JsonObject, JsonValue
 from krisis.runs.load import read_description
 
 app = new_app()
-TRUST_OPTION = typer.Option(
-    False, "--trust", help="Use what another user's run names: code, addresses, files."
-)
+TRUST_OPTION = typer.Option(False, "--trust")
 
 
 def resume(
     run: Path = typer.Argument(..., help="A run, or the folder of a sweep."),
-    failed: bool = typer.Option(
-        False, "--failed", help="Ask records that were not evaluated again as well."
-    ),
+    failed: bool = typer.Option(False, "--failed"),
     trust: bool = TRUST_OPTION,
     **options: JsonValue,
 ) -> None:

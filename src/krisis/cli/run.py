@@ -22,23 +22,18 @@ from krisis.json_values import JsonObject, JsonValue
 app = new_app()
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".db", ".sqlite", ".duckdb", ".xlsx")
 # The axes of a sweep: each of these options may be given several times.
-_MODE = typer.Option([], "--mode", help="Mode of the suite, as few_shot; repeatable.")
-_MODEL = typer.Option(
-    [], "--model", help="Backend such as guideline, or PROVIDER/MODEL; several are a sweep."
-)
-_TASK = typer.Option([], "--task", help="Task of the suite; several are a sweep.")
-_SEED = typer.Option([], "--seed", min=0, help="Seed of the suite; several are a sweep.")
-_PROMPT = typer.Option([], "--prompt", help="Text file with your own prompt; repeatable.")
+_MODE = typer.Option([], "--mode")
+_MODEL = typer.Option([], "--model")
+_TASK = typer.Option([], "--task")
+_SEED = typer.Option([], "--seed", min=0)
+_PROMPT = typer.Option([], "--prompt")
 _ELICIT = typer.Option(
     [],
     "--elicit",
-    help="Ask by answer (default), rationale, p-true, top-k, top-k:N or two-step; several are a "
-    "sweep.",
 )
 _INSTRUCTIONS = typer.Option(
     [],
     "--instructions",
-    help="Abstain by price (default), bare or policy.",
 )
 
 
@@ -46,22 +41,12 @@ def run(
     suite: str | None = typer.Argument(
         None, help="Suite to run, or its YAML file; see `krisis info`."
     ),
-    config: Path | None = typer.Option(None, "--config", help="Settings: a YAML file, or a run."),
-    print_config: bool = typer.Option(
-        False, "--print-config", help="Print all settings as YAML; run nothing."
-    ),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Print first prompt and estimate; send nothing."
-    ),
-    print_prompt: bool = typer.Option(
-        False, "--print-prompt", help="Print the built-in prompt, for --prompt; run nothing."
-    ),
-    resume: bool = typer.Option(
-        False, "--resume", help="Continue the newest run of these settings."
-    ),
-    detach: bool = typer.Option(
-        False, "--detach", help="With --batch: submit, leave, collect later."
-    ),
+    config: Path | None = typer.Option(None, "--config"),
+    print_config: bool = typer.Option(False, "--print-config"),
+    dry_run: bool = typer.Option(False, "--dry-run"),
+    print_prompt: bool = typer.Option(False, "--print-prompt"),
+    resume: bool = typer.Option(False, "--resume"),
+    detach: bool = typer.Option(False, "--detach"),
     mode: list[str] = _MODE,
     model: list[str] = _MODEL,
     task: list[str] = _TASK,

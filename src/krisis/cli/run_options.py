@@ -19,6 +19,8 @@ _SINGULAR = {
     "metrics": "metric",
     "perturb": "perturb",
 }
+# The setting `out` is a folder in a configuration; typed, it is the option of every command.
+_TYPED = {**_SINGULAR, "out": "output"}
 # The two options that are typed most.
 _SHORT = {"max_concurrency": ("-j",), "out": ("-o",)}
 # Group of the help → option → what is written for its value, in the order of the help.
@@ -34,7 +36,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "data_path": "PATH",
         "test_size": "SHARE",
         "sex": "SEX",
-        "risk": "SHARE",
+        "price": "SHARE",
         "preset": "NAME",
         "suite_options": "NAME=VALUE",
         "config": "FILE",
@@ -97,7 +99,7 @@ _ORDER = list(_PLACES)
 
 def flag_of(name: str) -> str:
     """Return how a setting is given on the command line."""
-    return "--" + _SINGULAR.get(name, name).replace("_", "-")
+    return "--" + _TYPED.get(name, name).replace("_", "-")
 
 
 def _parameter(name: str) -> inspect.Parameter:

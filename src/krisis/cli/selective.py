@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,97 +17,66 @@ from krisis.cli.selective_output import (
     run_names,
     with_progress,
 )
-from krisis.confidence.artifact import artifact_of
-from krisis.confidence.calibrators import Calibrator, calibrator_from
-from krisis.confidence.evaluation import (
-    DEFAULT_GRID,
-    SelectiveOptions,
-    evaluate,
-    same_participants,
-)
-from krisis.confidence.variants import available_variants, confidence_of
-from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.json_values import dumps, read_object, write_text
+from krisis.confidence.evaluation import DEFAULT_GRID
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import dumps, write_text
 from krisis.metrics.items import RunItems
-from krisis.metrics.table import LOSSES, FloatArray
-from krisis.metrics.totals_report import totals_report
 from krisis.reporting.run_tables import selective_tables
-from krisis.results.run_items import read_items
-from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.intervals import REPLICATE_METHODS
+from krisis.verbs import deciding as verbs
 
 app = new_app()
 _GRID = ",".join(map(str, DEFAULT_GRID))
 
 # The options, one name each.
-Runs = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="The same as --input.")]
-Inputs = Annotated[
+Runs = Annotated[
     list[Path],
-    typer.Option(
-        "--input",
-        help="A PHQ-8 run file, a run, a result or rows in Parquet; at most twice.",
+    typer.Argument(
+        metavar="RUN", help="A run, a saved result, a run file or rows in Parquet; two to compare."
     ),
 ]
-Modes = Annotated[
-    list[str], typer.Option("--mode", help="Experiment of the input at this position.")
-]
+Modes = Annotated[list[str], typer.Option("--mode")]
 Confidence = Annotated[
     list[str],
-    typer.Option("--confidence", help="Variants by name, `default` or `all`; repeatable."),
+    typer.Option("--confidence"),
 ]
 LossName = Annotated[
     str,
-    typer.Option("--loss", help="abs, abs_norm or error; default: that of the task."),
+    typer.Option("--loss"),
 ]
-Grid = Annotated[
-    str, typer.Option("--coverage-grid", help="Coverages to give the risk at, with commas.")
-]
-AreaCoverage = Annotated[
-    float, typer.Option("--area-coverage", help="Give the areas up to this coverage too.")
-]
-Resamples = Annotated[
-    int, typer.Option("--bootstrap-resamples", help="Number of resamples of patients.")
-]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the resamples.")]
-Generator = Annotated[
-    str, typer.Option("--rng", help="default, or legacy to repeat published draws.")
-]
-IntervalMethod = Annotated[
-    str, typer.Option("--interval-method", help="One of: " + ", ".join(REPLICATE_METHODS) + ".")
-]
+Grid = Annotated[str, typer.Option("--coverage-grid")]
+AreaCoverage = Annotated[float, typer.Option("--area-coverage")]
+Resamples = Annotated[int, typer.Option("--bootstrap-resamples")]
+Seed = Annotated[int, typer.Option("--seed")]
+Generator = Annotated[str, typer.Option("--rng")]
+IntervalMethod = Annotated[str, typer.Option("--interval-method")]
 Calibration = Annotated[
     Path | None,
-    typer.Option(
-        "--calibration", help="Artifact of `krisis calibrate` for the calibrated variants."
-    ),
+    typer.Option("--calibration"),
 ]
 IntersectionOnly = Annotated[
     bool,
-    typer.Option("--intersection-only", help="Compare the patients that both runs have."),
+    typer.Option("--intersection-only"),
 ]
 Output = Annotated[
     Path | None,
     typer.Option(
         "--output",
         "-o",
-        help="Write the JSON artifact to this new file, or into this folder under a new name.",
     ),
 ]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", help="Draw the curves to a new .svg, .png or .html file.")
-]
+Plot = Annotated[Path | None, typer.Option("--plot")]
 
 
 @command(
     app,
-    "krisis selective --input run.json --mode few_shot",
-    "krisis selective --input runs/RUN --confidence all --plot curves.svg",
-    "krisis selective --input runs/A --input runs/B --output compared.json",
+    "krisis selective run.json --mode few_shot",
+    "krisis selective runs/RUN --confidence all --plot curves.svg",
+    "krisis selective runs/RUN --confidence signals.mine --confidence stated",
+    "krisis selective runs/A runs/B --output compared.json",
 )
 def selective(
-    named: Runs = None,
-    inputs: Inputs = [],  # noqa: B006 - typer copies defaults
-    mode: Modes = [],  # noqa: B006
+    runs: Runs,
+    mode: Modes = [],  # noqa: B006 - typer copies defaults
     confidence: Confidence = ["default"],  # noqa: B006
     loss: LossName = "",
     coverage_grid: Grid = _GRID,
@@ -129,42 +97,35 @@ def selective(
     check_plot(plot)
     if output is not None and output.exists() and not output.is_dir():
         raise InvalidFile(f"{output} exists already; choose another name")
-    inputs = [*(named or ()), *inputs]
-    if not inputs:
-        raise InvalidValue("name a run, or two to compare; type for instance: krisis selective RUN")
-    runs = _runs(inputs, mode, intersection_only=intersection_only)
-    options = SelectiveOptions(
-        bootstrap=BootstrapOptions(bootstrap_resamples, seed, rng),  # type: ignore[arg-type]
-        loss=_known("loss", loss or runs[0].table.answers.default_loss, LOSSES),
-        method=_known("interval method", interval_method or None, (None, *REPLICATE_METHODS)),
-        coverages=_grid(coverage_grid),
-        area_coverage=area_coverage,
-    )
-    calibrator = None if calibration is None else _calibrator(calibration, runs)
-    values, absent = _confidences(runs, confidence, calibrator)
-    with with_progress(options.bootstrap.n_resamples, quiet=chosen == "json") as progress:
-        evaluation = evaluate(runs, values, options=options, absent=absent, progress=progress)
-    wanted = None if evaluation.without_intervals else BootstrapOptions(seed=seed)
-    artifact = artifact_of(
-        evaluation,
-        created_at=datetime.now(UTC),
-        totals=[totals_report(run.table, wanted) for run in runs],
-        intersection_only=intersection_only,
-    )
-    if calibrator is not None:
-        found = [calibrator.missing_in(run) for run in runs]
-        artifact["calibrator"] = {
-            "path": str(calibration),
-            "missing": [{name: one.model_dump() for name, one in run.items()} for run in found],
-        }
+    inputs, modes = _inputs(runs, mode)
+    with with_progress(bootstrap_resamples, quiet=chosen == "json") as progress:
+        found = verbs.selective(
+            *inputs,
+            confidence=confidence,
+            calibration=calibration,
+            loss=loss,
+            coverage_grid=_grid(coverage_grid),
+            area_coverage=area_coverage,
+            resamples=bootstrap_resamples,
+            seed=seed,
+            rng=rng,
+            interval_method=interval_method,
+            intersection_only=intersection_only,
+            mode=modes[0],
+            against_mode=modes[-1],
+            progress=progress,
+        )
+    evaluation, artifact = found.evaluation, found.to_json()
+    for warning in found.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     if output is not None:
-        output = new_name(output, runs) if output.is_dir() else output
+        output = new_name(output, evaluation.runs) if output.is_dir() else output
         write_text(output, dumps(artifact) + "\n")
     if plot is not None:
         draw_evaluation(evaluation, plot)
     Answer(
-        text=lambda: evaluation_text(evaluation, artifact, calibrator),
-        tables=lambda: selective_tables(evaluation, run_names(runs)),
+        text=lambda: evaluation_text(evaluation, artifact, found.calibrator),
+        tables=lambda: selective_tables(evaluation, run_names(evaluation.runs)),
         json=lambda: dumps(artifact),
     ).give(chosen)
     for written in filter(None, (output, plot)):
@@ -184,28 +145,19 @@ def new_name(folder: Path, runs: Sequence[RunItems]) -> Path:
     return path
 
 
-def _runs(
-    inputs: Sequence[Path], modes: Sequence[str], *, intersection_only: bool
-) -> list[RunItems]:
-    if len(inputs) == 1 and len(modes) == 2:
-        inputs = [inputs[0], inputs[0]]
-    if len(inputs) > 2:
-        raise InvalidValue(f"{len(inputs)} runs were named; name one run, or two to compare")
-    if len(modes) not in (0, 1, len(inputs)):
-        raise InvalidValue(f"{len(modes)} modes came with {len(inputs)} inputs; give one per input")
-    chosen: list[str | None] = list(modes)
-    if len(modes) < len(inputs):
-        chosen = [modes[0] if modes else None] * len(inputs)
-    runs = [read_items(path, mode) for path, mode in zip(inputs, chosen, strict=True)]
-    if len(runs) == 2:
-        runs[:] = same_participants(*runs, intersection_only=intersection_only)
-    return runs
-
-
-def _known(what: str, name: str | None, offered: Sequence[str | None]) -> Any:
-    if name not in offered:
-        raise UnknownName.among(what, str(name), [one for one in offered if one])
-    return name
+def _inputs(
+    runs: Sequence[Path], modes: Sequence[str]
+) -> tuple[Sequence[Path], Sequence[str | None]]:
+    """Return one run or two, with the mode of each; two modes of one file are two runs."""
+    if not runs:
+        raise InvalidValue("name a run, or two to compare; type for instance: krisis selective RUN")
+    if len(runs) == 1 and len(modes) == 2:
+        runs = [runs[0], runs[0]]
+    if len(runs) > 2:
+        raise InvalidValue(f"{len(runs)} runs were named; name one run, or two to compare")
+    if len(modes) not in (0, 1, len(runs)):
+        raise InvalidValue(f"{len(modes)} modes came with {len(runs)} runs; give one per run")
+    return runs, list(modes) or [None]
 
 
 def _grid(text: str) -> list[float]:
@@ -215,40 +167,3 @@ def _grid(text: str) -> list[float]:
         raise InvalidValue(
             f"--coverage-grid must be numbers with commas such as 0.1,0.5,0.9, not {text!r}"
         ) from None
-
-
-def _calibrator(path: Path, runs: Sequence[RunItems]) -> Calibrator:
-    calibrator = calibrator_from(read_object(path), place=path)
-    n_seen = max(calibrator.overlap(run) for run in runs)
-    if n_seen:
-        typer.echo(
-            f"warning: {path} was fitted on {n_seen} of the {runs[0].words[0]}s evaluated here; "
-            "results will be optimistic, evaluate on others",
-            err=True,
-        )
-    return calibrator
-
-
-def _confidences(
-    runs: Sequence[RunItems], names: Sequence[str], calibrator: Calibrator | None
-) -> tuple[dict[str, list[FloatArray]], dict[str, str]]:
-    wanted = [part.strip() for name in names for part in name.split(",") if part.strip()]
-    absent: dict[str, str] = {}
-    values: dict[str, list[FloatArray]] = {}
-    for name in wanted:
-        if name == "all":
-            found = [available_variants(run, calibrator=calibrator) for run in runs]
-            for _, missing in found:
-                absent.update(missing)
-            kept = [variant for variant in found[0][0] if variant not in absent]
-            values.update({variant: [part[0][variant] for part in found] for variant in kept})
-            continue
-        variant = runs[0].default_confidence if name == "default" else name
-        values[variant] = [confidence_of(t, variant, calibrator=calibrator) for t in runs]
-    if not values:
-        chosen = runs[0].default_confidence
-        chosen = chosen if chosen in absent else next(iter(absent))
-        raise InvalidValue(
-            f"no variant can be evaluated for {runs[0].source.path}; {chosen}: {absent[chosen]}"
-        )
-    return values, absent

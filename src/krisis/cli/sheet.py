@@ -24,11 +24,9 @@ app = new_app()
 )
 def sheet(
     run: Path = typer.Argument(..., help="A run, a saved result or a run file."),
-    mode: str | None = typer.Option(None, "--mode", help="Experiment of a run file."),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="Write to this new file, do not print."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="JSON, not Markdown."),
+    mode: str | None = typer.Option(None, "--mode"),
+    output: Path | None = typer.Option(None, "--output", "-o"),
+    as_json: bool = typer.Option(False, "--json"),
 ) -> None:
     """Write the items of TRIPOD-LLM, the flow of records, a model card and a data sheet."""
     read = read_run_for_sheet(run, mode)

@@ -11,16 +11,16 @@ from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import write_text
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.scoring import metrics_from_names
+from krisis.metrics import BootstrapOptions
 from krisis.pages.terminal import terminal_text
 from krisis.reporting.run_tables import score_tables
 from krisis.results.base import BenchmarkResult
 from krisis.results.column_rows import ColumnRows
-from krisis.results.loading import load_result, with_rows
-from krisis.results.parquet import is_parquet, load_parquet
+from krisis.results.loading import metrics_asked, with_rows
 from krisis.results.report import format_metrics_json_report
 from krisis.results.seed_deferral import scored_by_flags
+from krisis.runs.places import copy_warning
+from krisis.verbs import scoring as verbs
 
 app = new_app()
 
@@ -43,7 +43,6 @@ def show(
         [],
         "--metric",
         "-m",
-        help="Score the stored rows again with this metric or bundle; repeatable.",
     ),
     deferral: str = typer.Option(
         "",
@@ -54,23 +53,15 @@ def show(
     output_format: Format = "",
     as_json: AsJson = False,
     output: Output = None,
-    verbose: bool = typer.Option(
-        False,
-        "--verbose",
-        "-v",
-        help="Print every figure, not only the verdict; with --metric this is the default.",
-    ),
-    save: Path | None = typer.Option(
-        None, "--save", help="Save rows and scores to this new file, a result that can be named."
-    ),
+    verbose: bool = typer.Option(False, "--verbose", "-v"),
+    save: Path | None = typer.Option(None, "--save"),
 ) -> None:
     """Print the report of a run; with --metric, score its rows again without asking any model."""
     chosen = chosen_format(output_format, as_json, output)
     colour = output is None and has_colour()
-    if deferral:
-        result = _by_flags(run, metric, deferral)
-    else:
-        result = _scored_again(run, metric) if metric else load_result(run)
+    result = _by_flags(run, metric, deferral) if deferral else verbs.score(run, metrics=metric)
+    if warning := copy_warning(run):
+        typer.echo(warning, err=True)
     if save is not None:
         _save(with_rows(result, run), run, save)
     Answer(
@@ -82,24 +73,11 @@ def show(
     ).give(chosen, output)
 
 
-def _scored_again(run: Path, names: list[str]) -> BenchmarkResult:
-    metrics = metrics_from_names(names)
-    # A large Parquet file is scored by columns, and only once.
-    by_columns = run.is_file() and is_parquet(run)
-    stored = load_parquet(run) if by_columns else load_result(run)
-    return with_rows(stored, run).scored(metrics, BootstrapOptions())
-
-
 def _by_flags(run: Path, names: list[str], label: str) -> BenchmarkResult:
     if label != "seed":
         raise UnknownName.among("deferral label", label, ["seed"])
-    stored = with_rows(load_result(run), run)
-    task = stored.provenance.task_facts
-    metrics = (
-        metrics_from_names(names)
-        if names
-        else default_benchmark_metrics(task.metrics if task else ())
-    )
+    stored = with_rows(verbs.load(run), run)
+    metrics = verbs.chosen_metrics(names) or metrics_asked(stored)
     return scored_by_flags(stored, metrics, BootstrapOptions())
 
 

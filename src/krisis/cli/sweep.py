@@ -34,20 +34,13 @@ _FEW_PAIRS = 3
 
 def sweep(
     plan: Path = typer.Argument(..., help="The plan, a YAML file; see the docs."),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Print the cells with their estimates; send nothing."
-    ),
-    print_config: bool = typer.Option(
-        False, "--print-config", help="Print the settings of every cell as YAML and stop."
-    ),
-    max_cells: int | None = typer.Option(
-        None, "--max-cells", min=1, help="Maximum cells that run at the same time. Default: 4."
-    ),
+    dry_run: bool = typer.Option(False, "--dry-run"),
+    print_config: bool = typer.Option(False, "--print-config"),
+    max_cells: int | None = typer.Option(None, "--max-cells", min=1),
     max_local_cells: int | None = typer.Option(
         None,
         "--max-local-cells",
         min=1,
-        help="Of these, maximum cells whose model runs on this machine. Default: 1.",
     ),
     **options: JsonValue,
 ) -> None:

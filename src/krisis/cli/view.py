@@ -27,15 +27,11 @@ _GRACE_SECONDS = 2
 )
 def view(
     folder: Path = typer.Argument(Path("runs"), help="The folder of runs, or one run."),
-    port: int = typer.Option(
-        8321, "--port", min=0, max=65535, help="The port on 127.0.0.1; 0 chooses a free one."
-    ),
-    browser: bool = typer.Option(True, "--browser/--no-browser", help="Open a browser."),
+    port: int = typer.Option(8321, "--port", min=0, max=65535),
+    browser: bool = typer.Option(True, "--browser/--no-browser"),
     token: bool = typer.Option(
         True,
         "--token/--no-token",
-        help="Ask for the token of the printed address; without it every user of this machine "
-        "can read the runs.",
     ),
 ) -> None:
     """Serve the pages of saved runs on 127.0.0.1 until Ctrl-C."""

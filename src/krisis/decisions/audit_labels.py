@@ -38,6 +38,9 @@ class LabelAgreement:
     n_labels: int
     risks: Mapping[str, Mapping[str, float]]
 
+    def __str__(self) -> str:
+        return "\n".join(agreement_lines(self))
+
     def to_json(self) -> JsonObject:
         """Return plain facts."""
         return asdict(self)

@@ -109,6 +109,9 @@ class Certificate(_Part):
     calibration_scores: list[float | None]
     assumptions: list[str]
 
+    def __str__(self) -> str:
+        return "\n".join(certificate_lines(self))
+
     def to_json(self) -> JsonObject:
         """Return plain JSON with a checksum of everything else in it."""
         content: JsonObject = self.model_dump()

@@ -20,6 +20,8 @@ from krisis.yaml_values import read_mapping
 
 Costs = Mapping[tuple[Label, Label], float]
 _FIELDS = ("costs", "defer", "needless_deferral", "unit", "note", "team")
+# Costs and rates are given per so many cases.
+PER = 1000
 # Beyond this, sums of costs lose the small ones and at last overflow.
 _MOST = 1e12
 OWNERSHIP = "Whoever decides by these figures must own them: they are values, not measurements."

@@ -17,7 +17,8 @@ from krisis.decisions.cost_rules import (
     chow_rule,
     cross_fitted,
 )
-from krisis.decisions.costs import CostTable
+from krisis.decisions.costs import PER, CostTable
+from krisis.decisions.decide_text import decide_lines
 from krisis.decisions.population import Population, Prevalence, Quantity
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, Workload, team_quantities, workload
@@ -27,7 +28,6 @@ from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level
 
-PER = 1000
 _MOST_POINTS = 50
 Kind = Literal["curve", "always", "chow", "cross-fitted", "in-sample", "given", "baseline"]
 
@@ -103,6 +103,9 @@ class Decision:
     best_threshold: float | None
     chow: ChowRule
     note: str = ""
+
+    def __str__(self) -> str:
+        return "\n".join(decide_lines(self))
 
 
 @dataclass(frozen=True, eq=False)

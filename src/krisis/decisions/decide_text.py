@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from krisis.decisions.costs import OWNERSHIP
-from krisis.decisions.decide import PER, Decision, Policy
+from krisis.decisions.costs import OWNERSHIP, PER
 from krisis.decisions.population import answers_of, positive_of
 from krisis.json_values import JsonObject
+
+if TYPE_CHECKING:
+    from krisis.decisions.decide import Decision, Policy
 
 _MOST_LINES = 11
 

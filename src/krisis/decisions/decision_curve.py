@@ -107,6 +107,9 @@ class DecisionCurve:
     n_deferred: int
     curves: Mapping[str, Sequence[BenefitPoint]]
 
+    def __str__(self) -> str:
+        return "\n".join(curve_lines(self))
+
     @property
     def last(self) -> str:
         """The strategy that is judged: the model, with deferral where it is asked for."""

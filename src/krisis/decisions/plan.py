@@ -153,6 +153,9 @@ class Plan:
             "inputs": dict(self.inputs),
         }
 
+    def __str__(self) -> str:
+        return self.text()
+
     def text(self) -> str:
         """Return the plan in sentences: the answer, its confirmation, what was assumed."""
         lines = [

@@ -10,6 +10,7 @@ import numpy as np
 
 from krisis.confidence.variants import scores_of
 from krisis.decisions.cost_rules import accepts, best_threshold, cross_fitted
+from krisis.decisions.costs import PER
 from krisis.decisions.population import Population, Quantity
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import InvalidValue
@@ -19,7 +20,6 @@ from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
-PER = 1000
 _N_RESAMPLES = 2000
 
 
@@ -74,6 +74,9 @@ class ReaderDecision:
     level: float
     seed: int
     n_folds: int
+
+    def __str__(self) -> str:
+        return "\n".join(reader_lines(self))
 
 
 def decide_with_reader(

@@ -108,6 +108,9 @@ class Verification:
     p_scores: float
     p_time: float | None
 
+    def __str__(self) -> str:
+        return "\n".join(verification_lines(self))
+
     @property
     def verdict(self) -> Verdict:
         """Broken where any part is, held where all are."""

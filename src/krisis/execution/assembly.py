@@ -186,9 +186,9 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
     known, takes_any = registry.options_of(kind)
     if "data_path" in options and "data_path" not in known and "data" in known:
         options["data"] = options.pop("data_path")
-    if config.risk is not None:
-        name = "deferral" if "deferral" in known else "risk"
-        options[name] = _priced(options.pop("deferral", {}), config.risk)
+    if config.price is not None:
+        name = "deferral" if "deferral" in known else "price"
+        options[name] = _priced(options.pop("deferral", {}), config.price)
     if "config" in known:
         options["config"] = SuiteConfig(**chosen)
     elif chosen:
@@ -218,8 +218,8 @@ def _priced(deferral: JsonValue, risk: float) -> JsonObject:
     fields = deferral if isinstance(deferral, dict) else {"kind": deferral}
     if fields.get("risk", risk) != risk:
         raise InvalidValue(
-            f"risk is {risk!r} for the run and {fields['risk']!r} in deferral, and a run has one "
-            "price; give one of them"
+            f"the price is {risk!r} for the run and {fields['risk']!r} in deferral, and a run has "
+            "one price; give one of them"
         )
     return {**fields, "risk": risk}
 

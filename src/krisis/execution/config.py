@@ -47,8 +47,11 @@ class RunConfig(BaseModel):
     test_size: float | None = Field(None, gt=0, lt=1, description="Share of a file held out.")
     data_path: str | None = Field(None, description="File or folder with real data.")
     sex: str | None = Field(None, description="Sex to assume where the data do not state it.")
-    risk: float | None = Field(
-        None, gt=0, lt=1, description="Price of deferring, in prices of a wrong answer."
+    price: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Cost of one deferral relative to one wrong answer (0.2 = a fifth).",
     )
     mode: str | None = Field(None, description="Mode of the suite, such as few_shot.")
     preset: str | None = Field(None, description="Preset of the suite, such as v0.1 of ckd.")

@@ -287,7 +287,8 @@ class SweepFolder:
             write_text(folder.manifest, manifest.model_dump_json(indent=2) + "\n")
         except OSError as error:
             raise InvalidFile(
-                f"{folder.path} cannot be written ({error.strerror}); choose another folder (--out)"
+                f"{folder.path} cannot be written ({error.strerror}); choose another folder "
+                "(--output)"
             ) from None
         return folder
 

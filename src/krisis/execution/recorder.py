@@ -26,11 +26,12 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import StopCause
 from krisis.runs.description import NEVER, Identity, RunDescription
+from krisis.runs.ledger import STOPPING_RULE, add_decision
 from krisis.runs.load import list_runs, stored_parts
 from krisis.runs.provider_batches import ProviderBatch, ProviderBatchLog
 from krisis.runs.read import RunContents, RunFile, open_run
-from krisis.runs.schema import SUFFIX
-from krisis.runs.write import RowPlace, RunWriter, StoredCase
+from krisis.runs.schema import SUFFIX, Checksums
+from krisis.runs.write import RowPlace, RunWriter, StoredCase, Work
 
 
 @dataclass(slots=True)
@@ -192,7 +193,23 @@ class Recorder:
         if self._writer is not None:
             self._writer.keep_baselines(result.baseline_rows)
             facts, scores = stored_parts(result)
-            self._writer.finish(facts=facts, scores=scores, version=__version__)
+            note = self._stopping_rule(result)
+            self._writer.finish(facts=facts, scores=scores, version=__version__, note=note)
+
+    def _stopping_rule(self, result: BenchmarkResult) -> Work | None:
+        """Return what notes in the ledger that a rule was to end the run, and what came of it."""
+        rule = result.stop_rule
+        if rule is None or self._description is None:
+            return None
+        checksums = Checksums(self._description.run_id)
+
+        def note(connection: sqlite3.Connection) -> None:
+            question = {"rule": rule.rule}
+            add_decision(
+                connection, checksums, kind=STOPPING_RULE, question=question, answer=rule.found
+            )
+
+        return note
 
     def close(self) -> None:
         """Close the run to a single file and release it."""

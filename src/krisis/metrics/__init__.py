@@ -15,7 +15,7 @@ from krisis.metrics.abstention import (
     default_abstention_metrics,
 )
 from krisis.metrics.accuracy import Accuracy, BalancedAccuracy, default_accuracy_metrics
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, Rows
 from krisis.metrics.calibration import (
     BrierScore,
     ExpectedCalibrationError,
@@ -28,7 +28,7 @@ from krisis.metrics.classification import (
     DiseaseSpecificity,
     default_classification_metrics,
 )
-from krisis.metrics.clinical_calibration import clinical_calibration_metrics
+from krisis.metrics.clinical_calibration import CalibrationSlope, clinical_calibration_metrics
 from krisis.metrics.decision import DecisionCost, DecisionSkill
 from krisis.metrics.diagnostic import (
     DiseaseF1,
@@ -36,6 +36,7 @@ from krisis.metrics.diagnostic import (
     PositiveLikelihoodRatio,
 )
 from krisis.metrics.discrimination import DiseaseAUPRC, DiseaseAUROC, binary_metrics
+from krisis.metrics.forms import Share
 from krisis.metrics.ordinal import MeanAbsoluteError, QuadraticWeightedKappa
 from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.metrics.selective_prediction import (
@@ -43,7 +44,10 @@ from krisis.metrics.selective_prediction import (
     AURC,
     RiskAtCoverage,
     default_selective_metrics,
+    optimal_curve,
+    risk_coverage_curve,
 )
+from krisis.metrics.table import Answers
 from krisis.metrics.totals import (
     ScreeningSensitivity,
     ScreeningSpecificity,
@@ -61,10 +65,12 @@ __all__ = [
     "Accuracy",
     "AnswerRate",
     "AnswerableAccuracy",
+    "Answers",
     "BalancedAccuracy",
     "BaseMetric",
     "BootstrapOptions",
     "BrierScore",
+    "CalibrationSlope",
     "DecisionCost",
     "DecisionSkill",
     "DeferralAlignment",
@@ -87,9 +93,11 @@ __all__ = [
     "QuadraticWeightedKappa",
     "RightDecisions",
     "RiskAtCoverage",
+    "Rows",
     "ScreeningSensitivity",
     "ScreeningSpecificity",
     "SelectiveAccuracy",
+    "Share",
     "TotalBias",
     "TotalCorrelation",
     "TotalMAE",
@@ -102,6 +110,8 @@ __all__ = [
     "default_calibration_metrics",
     "default_classification_metrics",
     "default_selective_metrics",
+    "optimal_curve",
+    "risk_coverage_curve",
     "score_all",
 ]
 

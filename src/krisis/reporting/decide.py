@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from krisis.decisions.decide import PER, Decision, Policy
+from krisis.decisions.costs import PER
+from krisis.decisions.decide import Decision, Policy
 from krisis.decisions.decide_text import (
     assumptions,
     best_lines,

@@ -56,7 +56,6 @@ _LINKED_MARKS = ("circle", "point", "rect")
 
 Table = Sequence[JsonObject]
 Address = Callable[[JsonObject], str]
-Draw = Callable[[JsonObject], str]
 
 
 # Neighbouring entries of a dictionary of a PDF that point to objects: `/gs0 7 0 R`.
@@ -113,24 +112,6 @@ def _key_chart(key: Sequence[Mark]) -> JsonObject:
     return {"layer": layers, "width": 420, "height": 20 * len(key)}
 
 
-def draw_here(specification: JsonObject) -> str:
-    """Return a chart as SVG, drawn in this process."""
-    drawn: str = _converter().vegalite_to_svg(specification)
-    return drawn
-
-
-@dataclass(frozen=True, slots=True)
-class KeptChart:
-    """A chart as text, which can be read without the charting library."""
-
-    text: str
-
-    def to_dict(self, *, validate: bool = False) -> JsonObject:
-        """Return the specification of the chart, a new one each time."""
-        specification: JsonObject = json.loads(self.text)
-        return specification
-
-
 @dataclass(frozen=True)
 class Figure:
     """A Vega-Lite chart, a sentence on how to read it, and the table that it was drawn from.
@@ -153,18 +134,19 @@ class Figure:
     @cached_property
     def svg(self) -> str:
         """Return the drawing on a light background with title and key, for papers and slides."""
-        return draw_here(self._standing_alone())
+        drawn: str = _converter().vegalite_to_svg(self._standing_alone())
+        return drawn
 
     @property
     def inline_svg(self) -> str:
         """Return the drawing for a page: transparent, and in the page's own colours."""
-        return self.drawing or self._drawn_inline(self._specification(), "img", draw_here)
+        return self.drawing or self._drawn_inline(self._specification(), "img")
 
-    def drawn(self, draw: Draw) -> Figure:
-        """Return the figure with its inline drawing, made once and wherever one wants."""
-        return replace(self, drawing=self._drawn_inline(self._specification(), "img", draw))
+    def drawn(self) -> Figure:
+        """Return the figure with its inline drawing, made once."""
+        return replace(self, drawing=self.inline_svg)
 
-    def linked_svg(self, address: Address, draw: Draw = draw_here) -> str:
+    def linked_svg(self, address: Address) -> str:
         """Return the inline drawing with links from the marks whose data have an address.
 
         They are for the pointer: the table beside the chart has the same links for the keyboard.
@@ -183,10 +165,10 @@ class Figure:
             return f'<a href="{to}" tabindex="-1" aria-hidden="true">{mark}</a>'
 
         _link_marks(specification, specification.get("data", {}), specification, numbered)
-        return _LINK.sub(link, self._drawn_inline(specification, "graphics-document", draw))
+        return _LINK.sub(link, self._drawn_inline(specification, "graphics-document"))
 
-    def _drawn_inline(self, specification: JsonObject, role: str, draw: Draw) -> str:
-        body = _BACKGROUND.sub("", draw(specification), count=1)
+    def _drawn_inline(self, specification: JsonObject, role: str) -> str:
+        body = _BACKGROUND.sub("", _converter().vegalite_to_svg(specification), count=1)
         # Assistive technology reads the table beside the chart rather than mark after mark.
         body = _MARK_WORDS.sub("", body)
         opening = f'<svg role="{role}" aria-label="{_attribute(self.title)}" class="chart"'
@@ -233,10 +215,6 @@ class Figure:
         except OSError as error:
             raise InvalidFile(f"{folder} cannot be written: {error.strerror}") from None
         return paths
-
-    def __getstate__(self) -> JsonObject:
-        kept = KeptChart(json.dumps(self.chart.to_dict(validate=False)))
-        return {**self.__dict__, "chart": kept}
 
     def _specification(self) -> JsonObject:
         # Checking against the schema belongs in tests; here it would cost more than drawing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields
 
-from krisis.json_values import JsonObject
+from krisis.json_values import JsonMapping, JsonObject
 
 
 @dataclass(slots=True)
@@ -46,6 +46,18 @@ class CallTotals:
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.latencies_seconds.extend(other.latencies_seconds)
+
+    def add_counts(self, counts: JsonMapping) -> None:
+        """Add what `to_dict` returned; what does not add up is refused, unknown names ignored."""
+        latencies = counts.get("latencies_seconds", [])
+        added = {
+            name: getattr(self, name) + value for name, value in counts.items() if name in _KNOWN
+        }
+        if not all(type(value) is int for value in added.values()):
+            raise ValueError("a count that is no whole number")
+        self.latencies_seconds.extend(map(float, latencies))
+        for name, value in added.items():
+            setattr(self, name, value)
 
     def to_dict(self) -> JsonObject:
         """Return what is not zero."""
@@ -88,3 +100,4 @@ class CallTotals:
 
 
 _COUNTS = tuple(one.name for one in fields(CallTotals) if one.name != "latencies_seconds")
+_KNOWN = frozenset(_COUNTS)

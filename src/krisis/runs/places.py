@@ -41,6 +41,16 @@ def has_unmerged(path: Path) -> bool:
     return any(one.name.endswith(("-wal", "-journal")) for one in side_files(path))
 
 
+def copy_warning(path: Path) -> str:
+    """Say how to copy a run of which part is in files beside it; "" where it is one file."""
+    if not (is_run_file(path) and has_unmerged(path)):
+        return ""
+    return (
+        f"{path} is being written, and part of it is in files beside it; to copy it, type: "
+        f"krisis export {path} --to krisis"
+    )
+
+
 def refuse_links(path: Path, *, may_be_missing: bool = False) -> None:
     """Refuse a run file that is, or has beside it, a link or a device: nothing goes through one."""
     own = [] if may_be_missing and not os.path.lexists(path) else [path]

@@ -14,6 +14,7 @@ opened for writing. What a page or a command needs::
         run.rows(start, below)             # many, in order
         run.case(position)                 # CaseOf: ids, metadata, features and context of a row
         run.text(number)                   # a prompt, reply or context by its number in ``rows``
+        run.damaged_positions()            # rows that cannot be believed, by their checksums
         run.baseline_names()               # baselines whose answers are kept: `baseline_rows`
         run.not_taken(), run.ledger()      # rows an import left out; decisions taken on the run
         run.contents()                     # RunContents: everything that a resume or a score needs
@@ -303,6 +304,12 @@ class RunFile:
         """Return the rows of these positions in order; those that are damaged are counted."""
         return [row for _, row in self._rows(start, below)]
 
+    def damaged_positions(self) -> list[int]:
+        """Look through all rows and cases; return the rows that cannot be believed."""
+        known = {line[0] for line in self._lines("cases")}
+        self._left_out["rows"] |= {line[0] for line in self._lines("rows") if line[1] not in known}
+        return sorted(at for at in self._left_out["rows"] if isinstance(at, int))
+
     def case(self, position: int) -> CaseOf | None:
         """Return the record that a position asks about, None where that cannot be believed."""
         line = self._line("rows", position)
@@ -579,25 +586,26 @@ class RunFile:
     def _built_row(
         self, line: tuple[Value, ...], texts: Mapping[int, str]
     ) -> EvaluationResult | None:
-        kinds = tuple(map(type, line[:-1]))
+        kinds = tuple(map(type, line))
         if kinds not in self._known_types:
-            if not all(map(frozenset.__contains__, _ALLOWED_TYPES, kinds)):
+            if not all(map(frozenset.__contains__, _ALLOWED_TYPES, kinds[:-1])):
                 raise ValueError("a column of the wrong type")
             self._known_types.add(kinds)
         place: JsonValue = line
-        where = RowPlace(place[0], place[1], place[2], place[3])
-        self._check_place(where)
-        if where.case_position not in self._cases:
-            known = self._case_of(self._line("cases", where.case_position))
-            self._cases[where.case_position] = known
-        case = self._cases[where.case_position]
+        n_records, n_cases = self._sizes
+        at, repeat, form = place[1], place[2], place[3]
+        if place[0] >= n_cases or (n_records and not form and place[0] != repeat * n_records + at):
+            raise ValueError("a row of another place")
+        if at not in self._cases:
+            self._cases[at] = self._case_of(self._line("cases", at))
+        case = self._cases[at]
         if case is None:
             raise ValueError("a row without its case")
         record_id, cluster_id, metadata = case
-        if where.perturbation or where.repeat:
-            metadata = asked_metadata(metadata, record_id, where)
-        if where.perturbation:
-            record_id = f"{record_id}~{where.perturbation}"
+        if form or repeat:
+            metadata = asked_metadata(metadata, record_id, RowPlace(place[0], at, repeat, form))
+        if form:
+            record_id = f"{record_id}~{form}"
         row = EvaluationResult(
             prediction=place[5],
             ground_truth=place[6],
@@ -623,14 +631,12 @@ class RunFile:
             raise ValueError("an outcome that its other columns contradict")
         return row
 
-    def _check_place(self, place: RowPlace) -> None:
-        """Refuse a row that cannot be where it is."""
+    @cached_property
+    def _sizes(self) -> tuple[int, int]:
+        """How many records are asked in turn, 0 where that is not known, and all askings."""
         described = self.description
-        n_records = described.identity.n_records
-        is_asked_in_turn = n_records and not place.perturbation and described.imported is None
-        expected = place.repeat * n_records + place.case_position
-        if place.position >= described.n_cases or (is_asked_in_turn and place.position != expected):
-            raise ValueError("a row of another place")
+        in_turn = described.identity.n_records if described.imported is None else 0
+        return in_turn, described.n_cases
 
     def _known_text(self, number: int | None, texts: Mapping[int, str]) -> str:
         if number is None:
@@ -650,9 +656,7 @@ class RunFile:
         seconds: dict[Value, float] = {}
         for line in self._lines("usage"):
             with suppress(ValueError, TypeError, RecursionError):
-                took = CallTotals(**_object(line[5]))
-                CallTotals().add(took)  # refuses what does not add up
-                found.totals.add(took)
+                found.totals.add_counts(_object(line[5]))
                 seconds[line[1]] = max(seconds.get(line[1], 0.0), float(line[2] or 0))
         for line in self._lines("sessions"):
             with suppress(ValueError, TypeError):

@@ -178,7 +178,7 @@ def _records(page: _Page, pages: list[_Page]) -> Iterator[tuple[int, Line]]:
     n_cells = int.from_bytes(content[start + 3 : start + 5], "big")
     for cell in range(min(n_cells, len(content) // 4)):
         at = start + 8 + 2 * cell
-        with suppress(IndexError, ValueError, UnicodeDecodeError):
+        with suppress(IndexError, ValueError, UnicodeDecodeError, struct.error):
             place = int.from_bytes(content[at : at + 2], "big")
             n_bytes, place = _varint(content, place)
             rowid, place = _varint(content, place)

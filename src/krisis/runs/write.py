@@ -264,11 +264,13 @@ class RunWriter:
 
         self._submit(keep)
 
-    def finish(self, facts: str, scores: str, version: str) -> None:
-        """Keep what the run came to, beside the rows it was computed from."""
+    def finish(self, facts: str, scores: str, version: str, note: Work | None = None) -> None:
+        """Keep what the run came to, beside the rows it was computed from, and note a decision."""
 
         def finish(connection: sqlite3.Connection) -> None:
             store_scores(connection, self._checksums, version=version, facts=facts, scores=scores)
+            if note is not None:
+                note(connection)
 
         self._submit(finish).result()
 

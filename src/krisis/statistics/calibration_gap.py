@@ -65,6 +65,11 @@ def calibration_gap_interval(
     no error was seen. The candidate under which half of the redrawn errors exceed T₀ is median
     unbiased.
 
+    With the accuracies of the bins as they are, T₀ also varies with the confidences of the patients
+    who were drawn: row i brings u_i = sign(g_b)(a_b − c_i), whose mean is T₀. Student's interval of
+    that mean by patient is squared and added to the distances of the limits (MOVER, Zou and Donner
+    2008).
+
     The upper limit is at least as far as accuracy may be from the mean confidence (calibration in
     the large), for no binned error is less than that of the whole.
 
@@ -86,10 +91,32 @@ def calibration_gap_interval(
         error = measure(share, accuracy - bins.confidence[:, None])
         tail = (1 - drawn.level) / 2
         low, debiased, high = _inverted(error, _share_beyond(sizes, observed), tail)
+    # Which confidences the patients have is chance too, besides which answers are right.
+    spread = _confidence_noise(answers, bins, level=drawn.level)
+    low = observed - math.hypot(observed - min(low, observed), spread)
+    high = observed + math.hypot(max(high, observed) - observed, spread)
     whole = _error_of_the_whole(answers, bins, level=drawn.level, prior_icc=prior_icc)
     high = min(1.0, max(high, observed, whole))
-    interval = Interval(min(low, observed), high, drawn.level, METHOD)
+    interval = Interval(max(low, 0.0), high, drawn.level, METHOD)
     return CalibrationGap(interval, debiased, null_gap(answers, prior_icc=prior_icc))
+
+
+def _confidence_noise(answers: BinnedAnswers, bins: Bins, *, level: float) -> float:
+    """Return t·se of the mean of u by patient; 0 with one patient."""
+    accuracy, sign = bins.hits / bins.number, np.sign(bins.gap)
+    u = sign[bins.place] * (accuracy[bins.place] - answers.confidence)
+    return _half_width(answers, u - float(u.mean()), level=level)
+
+
+def _half_width(answers: BinnedAnswers, deviation: FloatArray, *, level: float) -> float:
+    """Return t·√(C/(C−1) Σ s²)/n, s being the sums of deviations from a mean by patient."""
+    sums = answers.per_unit(deviation)
+    n_patients = int(np.count_nonzero(answers.per_unit()))
+    if n_patients < 2:
+        return 0.0
+    student = float(special.stdtrit(n_patients - 1, 0.5 + level / 2))
+    variance = n_patients / (n_patients - 1) * float(sums @ sums)
+    return student * math.sqrt(variance) / deviation.size
 
 
 def _candidates(bins: Bins, errors: ShareDistribution) -> FloatArray:
@@ -177,12 +204,7 @@ def _error_of_the_whole(
     right = answers.per_unit(answers.right.astype(np.float64))
     accuracy = share_interval(right, rows, level=level, prior_icc=prior_icc)
     mean = float(answers.confidence.mean())
-    beyond = answers.per_unit(answers.confidence - mean) / bins.n_answers
-    n_patients = int(np.count_nonzero(rows))
-    spread = 0.0
-    if n_patients > 1:
-        student = float(special.stdtrit(n_patients - 1, 0.5 + level / 2))
-        spread = student * math.sqrt(n_patients / (n_patients - 1) * float(beyond @ beyond))
+    spread = _half_width(answers, answers.confidence - mean, level=level)
     gap = float(right.sum()) / bins.n_answers - mean
     below = math.hypot(mean + gap - accuracy.low, spread)
     above = math.hypot(accuracy.high - mean - gap, spread)

@@ -65,6 +65,9 @@ def decide(
         threshold: Also price, or draw, deferring below this confidence.
         default_action: Of the curve: treat or none, where neither model nor reader decides.
         folds: Folds of patients for cross-fitting.
+        max_not_evaluated: Largest share of cases without a reply on which a run is judged.
+        mode: The experiment of a PHQ-8 run file.
+        seed: Seed of folds and drawn patients.
 
     Returns:
         A `Decision`; with ``curve`` a `DecisionCurve`, with ``reader`` a `ReaderDecision`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -47,6 +47,7 @@ from krisis.metrics.totals_report import totals_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result, scored_from_rows, with_rows
 from krisis.results.run_items import items_of
+from krisis.runs.ledger import CERTIFICATE, CHECK, certificate_sentence, note_decision
 from krisis.statistics.bootstrap import BootstrapOptions, Progress
 from krisis.statistics.intervals import REPLICATE_METHODS
 
@@ -108,9 +109,11 @@ def selective(
         loss: error, abs or abs_norm; that of the task unless given.
         coverage_grid: Coverages at which to report risk.
         area_coverage: Report the areas up to this coverage too.
-        resamples: Number of resamples of patients.
+        resamples, seed, rng: Resamples of patients, their seed, and default or legacy draws.
+        interval_method: percentile, expanded_percentile, basic, bca or jackknife_t, in place of
+            the method that covers for each figure.
         intersection_only: Compare the patients that both runs have.
-        mode: The experiment of a PHQ-8 run file.
+        mode, against_mode: The experiment of a PHQ-8 run file, of either run.
 
     Returns:
         A `Selective` with curves, areas and risks, each with its interval.
@@ -234,6 +237,7 @@ def certify(
         cost: Cost table, or its YAML file, for the loss cost.
         rows_per_patient: Most rows that a patient can have.
         max_not_evaluated: Largest share of cases without a reply on which a run is judged.
+        mode: The experiment of a PHQ-8 run file.
 
     Returns:
         A `Certificate`: ``threshold`` is None where none can be certified, and each of ``parts``
@@ -260,7 +264,36 @@ def certify(
         by=_listed(by),
         score=score,
     )
-    return certify_run(items_of(run, mode), options)
+    return _noted(certify_run(items_of(run, mode), options), run)
+
+
+def _run_file(run: AnyRun) -> Path | None:
+    """Return the file in whose ledger a question about a run is noted, where there is one."""
+    place = run.provenance.run_file if isinstance(run, BenchmarkResult) else run
+    return None if place is None else Path(place)
+
+
+def _noted(certificate: Certificate, run: AnyRun) -> Certificate:
+    """Note the request in the ledger of the run; the certificate says how many there were."""
+    path = _run_file(run)
+    if path is None:
+        return certificate
+    question = {
+        "risk": certificate.risk,
+        "delta": certificate.delta,
+        "method": certificate.method,
+        "loss": certificate.loss,
+        "confidence": certificate.confidence,
+        "calibrator": certificate.calibrator_hash,
+        "by": certificate.by,
+        "costs": certificate.costs,
+    }
+    found = [f"{part.group or 'all'}: {part.threshold}" for part in certificate.parts]
+    noted = note_decision(path, kind=CERTIFICATE, question=question, answer="; ".join(found))
+    sentence = certificate_sentence(noted)
+    if not sentence:
+        return certificate
+    return certificate.model_copy(update={"assumptions": [*certificate.assumptions, sentence]})
 
 
 def verify(
@@ -280,6 +313,7 @@ def verify(
         confidence: The confidence variant, where it is not that of the certificate.
         calibration: The calibrator that made the score, where there is one.
         time: Metadata column that orders the patients.
+        mode: The experiment of a PHQ-8 run file.
 
     Returns:
         A `Verification`: ``verdict`` is held, broken or cannot tell.
@@ -362,6 +396,7 @@ def audit(
         loss: error, abs_norm or cost; that of the task unless given.
         agreement: Metadata columns with further labels; ``truth`` is the run's own.
         against: Other runs on the same cases.
+        mode: The experiment of a PHQ-8 run file.
         seed: Seed of permutations and resamples.
 
     Returns:
@@ -394,9 +429,10 @@ def _listed(names: str | Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Check:
-    """What became of every requirement."""
+    """What became of every requirement; ``n_checks`` different ones were made on these rows."""
 
     verdicts: tuple[Verdict, ...]
+    n_checks: int = 1
 
     @property
     def exit_code(self) -> int:
@@ -459,7 +495,20 @@ def check(
     verdicts = check_run(
         from_rows(run), gate, against=baseline, max_not_evaluated=max_not_evaluated
     )
-    return Check(tuple(verdicts))
+    return Check(tuple(verdicts), _note_check(run, gate, against, verdicts))
+
+
+def _note_check(
+    run: AnyRun, gate: Gate, against: AnyRun | None, verdicts: Sequence[Verdict]
+) -> int:
+    """Note the check in the ledger of the run; return how many different ones there were."""
+    path = _run_file(run)
+    if path is None:
+        return 1
+    other = None if against is None else _run_file(against)
+    question = {**asdict(gate), "against": None if other is None else other.name}
+    answer = {0: "passed", 1: "failed"}.get(exit_code(verdicts), "not judged")
+    return len(note_decision(path, kind=CHECK, question=question, answer=answer).questions)
 
 
 def from_rows(run: AnyRun) -> BenchmarkResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from krisis.decisions.certificate import Certificate, certificate_from
@@ -36,6 +37,15 @@ from krisis.verbs.deciding import AnyCalibrator, AnyRun, calibrator_of
 from krisis.verbs.scoring import load, results_of
 
 
+@dataclass(frozen=True)
+class ReportFiles:
+    """A page that was written: what it says, where it is, and the files of its charts."""
+
+    page: RunReport
+    path: Path
+    figures: tuple[Path, ...] = ()
+
+
 def report(
     run: AnyRun,
     output: str | Path = "report.html",
@@ -51,7 +61,7 @@ def report(
     figures: str | Path | None = None,
     max_not_evaluated: float = MOST_NOT_EVALUATED,
     overwrite: bool = False,
-) -> RunReport:
+) -> ReportFiles:
     """Write a run as one self-contained HTML page that needs no network.
 
     Arguments:
@@ -70,13 +80,13 @@ def report(
         overwrite: Replace an older page.
 
     Returns:
-        The `RunReport` that the page was made from.
+        The `ReportFiles`: the page, its path and the files of its charts.
 
     >>> import tempfile, krisis
     >>> run = krisis.score({"y": [0, 1] * 20, "p": [0, 1] * 20}, truth="y", prediction="p")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = krisis.report(run, f"{folder}/report.html")
-    >>> page.headlines[0][:16]
+    ...     written = krisis.report(run, f"{folder}/report.html")
+    >>> written.page.headlines[0][:16]
     'Answered 40 of 4'
     """
     result = run if isinstance(run, BenchmarkResult) else load(run)
@@ -112,9 +122,8 @@ def report(
     again = "" if isinstance(run, BenchmarkResult) else reproduce_command(Path(run))
     page = build_report(result, baselines=others, reproduce=again, sections=shown)
     write_text(Path(output), report_html(page), overwrite=overwrite)
-    if figures is not None:
-        save_figures(page, Path(figures))
-    return page
+    drawn_files = () if figures is None else tuple(save_figures(page, Path(figures)))
+    return ReportFiles(page, Path(output), drawn_files)
 
 
 def figure(

@@ -19,6 +19,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metrics_from_names
+from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.loading import expanded, load_result, load_results, with_rows
@@ -49,7 +50,7 @@ def load(run: str | Path, *, mode: str | None = None) -> BenchmarkResult:
     0.5
     """
     path = Path(run)
-    if path.suffix.lower() in _TABLES and path.is_file():
+    if path.suffix.lower() in _TABLES and path.is_file() and kind_of(path) in ("", "table"):
         raise InvalidFile(
             f"{path} is a table of predictions; name its columns: krisis.score({str(run)!r}, "
             "truth=…, prediction=…)"
@@ -68,7 +69,7 @@ def score(
     groups: Sequence[str] = (),
     id: str = "",  # noqa: A002 - as the option is called
     should_defer: str = "",
-    failed: str = "",
+    error: str = "",
     repeat: str = "",
     answers: Sequence[Label] | Mapping[Label, str] | str = "",
     ordinal: bool = False,
@@ -97,7 +98,7 @@ def score(
         groups: Columns to break results down by.
         id: Column that names the case, by which `krisis.compare` finds the same one.
         should_defer: Column that says whether the case should be deferred.
-        failed: Column that says whether or why there is no answer.
+        error: Column that says whether or why there is no answer.
         repeat: Column that counts the askings of a case from 1.
         answers: The allowed answers, with words where they are a mapping.
         ordinal: Whether the answers are in their order.
@@ -128,7 +129,7 @@ def score(
         "group": list(groups),
         "id": id,
         "should_defer": should_defer,
-        "failed": failed,
+        "error": error,
         "repeat": repeat,
         "answers": list(answers) if isinstance(answers, tuple) else answers,
         "ordinal": ordinal,

@@ -16,10 +16,9 @@ from krisis.reporting.deferral import CELLS
 from krisis.reporting.figure import Figure
 from krisis.reporting.metric_lines import MetricLine
 from krisis.results.report_tables import answer_words
-from krisis.viewer.catalogue import LoadedRun
-from krisis.viewer.drawing import draw
-from krisis.viewer.pages.cases import PRESETS, positions_of, query_of
-from krisis.viewer.row_index import NO_ANSWER, RowFilter, label_text
+from krisis.viewer.catalogue import ViewedRun
+from krisis.viewer.filters import NO_ANSWER, RowFilter, label_text
+from krisis.viewer.pages.cases import PRESETS, query_of
 
 _SEGMENTS = {
     "correct": RowFilter(correct="yes"),
@@ -88,7 +87,7 @@ def _levels(table: Table) -> dict[float, int]:
 class CaseLinks:
     """The addresses of the cases behind the report of one run; an empty one links nothing."""
 
-    def __init__(self, run: LoadedRun) -> None:
+    def __init__(self, run: ViewedRun) -> None:
         self._run = run
         self._base = f"/runs/{quote(run.name, safe='')}/cases"
         self._finders: dict[str, Callable[[JsonMapping, str], RowFilter | None]] = {
@@ -109,7 +108,7 @@ class CaseLinks:
         """Return the questions asked first: words, address and number of cases."""
         found = []
         for words, wanted in PRESETS.items():
-            n_found = len(positions_of(self._run, wanted))
+            n_found = self._run.count(wanted)
             found.append((words, self._address(wanted), n_found))
         return found
 
@@ -126,9 +125,9 @@ class CaseLinks:
         """Return all cases of a costly kind."""
         return self._address(_COSTLY[key])
 
-    def case(self, key: str, position: int) -> str:
-        """Return one case in the queue of its costly kind."""
-        return f"{self._base}/{position}?{query_of(_COSTLY[key])}"
+    def case(self, key: str, place: int) -> str:
+        """Return a case, by its place among the rows, in the queue of its costly kind."""
+        return f"{self._base}/{self._run.places[place]}?{query_of(_COSTLY[key])}"
 
     def number(self, table: str, line: JsonMapping, column: str) -> str:
         """Return the cases behind one number of a table, given the name of its figure or table."""
@@ -149,7 +148,7 @@ class CaseLinks:
             return self.number(figure.name, line, column) if column else ""
 
         key = ("drawing", figure.name)
-        return self._run.table.shared(key, lambda: figure.linked_svg(address, draw))
+        return self._run.remembered(key, lambda: figure.linked_svg(address))
 
     def metric(self, table: str, line: MetricLine) -> str:
         """Return the rows that a metric was worked out from, where a filter finds as many."""
@@ -157,7 +156,7 @@ class CaseLinks:
         group = f"source: {source}" if source else ""
         asked = (RowFilter(outcome="scored"), _OF_METRIC.get(line.name))
         for wanted in (replace(one, group=group) for one in asked if one is not None):
-            if line.n_evaluated and len(positions_of(self._run, wanted)) == line.n_evaluated:
+            if line.n_evaluated and self._run.count(wanted) == line.n_evaluated:
                 return self._address(wanted)
         return ""
 
@@ -167,8 +166,8 @@ class CaseLinks:
     def _between(self, wanted: RowFilter, line: JsonMapping, name: str) -> RowFilter | None:
         """Narrow a filter to the confidences that rows state inside an equal-width bin."""
         n_bins = round(1 / (line["high"] - line["low"]))
-        table = self._run.table
-        ends = table.shared(("ends", name, n_bins), lambda: _ends(table, name, n_bins))
+        run = self._run
+        ends = run.remembered(("ends", name, n_bins), lambda: _ends(run.table, name, n_bins))
         low, high = ends[:, round(line["low"] * n_bins)].tolist()
         if low > high:
             return None
@@ -190,8 +189,8 @@ class CaseLinks:
     def _level(self, line: JsonMapping, column: str) -> RowFilter | None:
         if "probability" not in line:  # the bars under the diagram
             return self._bin(line, column)
-        level, table = line["probability"], self._run.table
-        stated = table.shared("levels", lambda: _levels(table))
+        level, run = line["probability"], self._run
+        stated = run.remembered("levels", lambda: _levels(run.table))
         wanted = {"n": RowFilter(outcome="answered"), "n_true": RowFilter(correct="yes")}
         if (
             column not in wanted or stated.get(level) != line["n"]
@@ -221,7 +220,7 @@ class CaseLinks:
         return replace(_SHARES[line["metric"]], group=group) if column == "n" else None
 
     def _matrix(self, line: JsonMapping, column: str) -> RowFilter | None:
-        task = self._run.result.provenance.task_facts
+        task = self._run.description.task
         truths = {answer_words(t, task).casefold(): t for t in self._run.choices("truth")}
         truth = truths.get(str(line["truth"]).casefold())
         if truth is None or column == "truth":

@@ -1,80 +1,199 @@
-"""Which runs a folder holds, how far each has come, and the runs that are held in memory."""
+"""Which run files a folder holds, and one of them as pages look at it: by SELECT."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
-from krisis.errors import InvalidFile, KrisisError, UnknownName
-from krisis.json_values import JsonMapping
-from krisis.metrics.base import EvaluationResult
+from krisis.errors import InvalidFile, InvalidValue, KrisisError, UnknownName
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.labels import Answers
 from krisis.metrics.table import Table
-from krisis.reporting.breakdown import group_headings
 from krisis.reporting.report import RunReport, build_report
-from krisis.results.loading import load_result, reproduce_command
-from krisis.runs.places import is_run_file, is_written
-from krisis.runs.read import Progress, open_run
-from krisis.viewer.entries import Entry, found_in, read_entry, shown, signature
-from krisis.viewer.index import Index, facts_of
-from krisis.viewer.row_index import IntArray, RowFilter, RowIndex
+from krisis.results.base import BenchmarkResult
+from krisis.results.loading import place_in_commands, reproduce_command, scored_as_it_is
+from krisis.results.repeats import mark_agreement
+from krisis.runs.description import RunDescription
+from krisis.runs.load import result_of
+from krisis.runs.places import is_written
+from krisis.runs.read import CaseOf, Progress, RunFile, open_run, state_of
+from krisis.viewer.entries import Entry, Look, found_in, objection, read_entry, shown
+from krisis.viewer.filters import ORDERS, RowFilter, RowFilters
+from krisis.viewer.index import Index
+from krisis.viewer.search import TextSearch
 
-# Runs of this many bytes in all are held in memory, besides the one that was asked for last.
-_HELD_BYTES = 16_000_000
+# So many rows of all runs together are held in memory for pages that score them; a run with more
+# is left to the commands.
+MOST_ROWS = 250_000
+# So many runs are remembered: what their columns hold, and their reports.
+_N_REMEMBERED = 32
+_MOST_REMEMBERED = 2000  # counts, charts and choices of one run
+
+State = tuple[int, ...]
+Made = TypeVar("Made")
 
 
-class LoadedRun:
-    """One run: its result, its rows and their index, and its report."""
+class ViewedRun:
+    """One state of a run. Nothing is kept open: every look is a connection of its own."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        self.name, self.path = name, path
-        self.result = load_result(path)
-        self._rows = self.result.rows
+    def __init__(self, name: str, path: Path, state: State, catalogue: Catalogue) -> None:
+        self.name, self.path, self.state = name, path, state
+        self._catalogue = catalogue
+        self._remembered: dict[object, object] = {}
+        self._places: list[int] | None = None
+        self._lock, self._reporting = threading.Lock(), threading.Lock()
+        with self._open() as run:
+            self.description: RunDescription = run.description
+            look = catalogue.look(run, state)
+            self.damage = look.damage_of(path)
+            self._filters = RowFilters(run, self.answers, look.damaged)
+        self.n_rows = self.count(RowFilter())
 
-    @cached_property
-    def features(self) -> Mapping[int, JsonMapping]:
-        """Return what the model was shown of each record, where the run stored it."""
-        if not is_run_file(self.path):
-            return {}
-        with open_run(self.path, checked=True) as run:
-            if not run.description.stores_features:
-                return {}
-            return dict(enumerate(run.features()))
+    def _open(self) -> RunFile:
+        return self._catalogue.opened(self.path, self.state)
 
     @property
-    def n_rows(self) -> int:
-        """Return how many rows the run has."""
-        return len(self._rows)
+    def model(self) -> str:
+        """Return the name of the model."""
+        return self.description.backend_name
+
+    @cached_property
+    def answers(self) -> Answers | None:
+        """Return what is known of the answers of the task."""
+        task = self.description.task
+        return None if task is None else task.answers_to_score()
+
+    def _select(self, wanted: RowFilter, what: str, further: str = "", *values: int) -> list[int]:
+        with self._open() as run, self._lock:
+            text = self._catalogue.search
+            found = text.positions(run, self.state, wanted.text) if wanted.text else None
+            condition = self._filters.condition(run, wanted, found)
+            sql = f"SELECT {what} {condition.sql} {further}"
+            lines = run.select(sql, *condition.values, *values)
+        return [int(line[0]) for line in lines]  # type: ignore[arg-type]
+
+    def count(self, wanted: RowFilter) -> int:
+        """Return how many rows pass a filter, counted once."""
+        return self.remembered(wanted, lambda: self._select(wanted, "count(*)")[0])
+
+    def select(self, wanted: RowFilter, *, start: int = 0, most: int = -1) -> list[int]:
+        """Return the positions of the rows that pass a filter, in its order: one page, or all."""
+        order = f"ORDER BY {ORDERS[wanted.sort]} LIMIT ? OFFSET ?"
+        return self._select(wanted, "r.position", order, most, start)
+
+    def choices(self, column: str) -> list[str]:
+        """Return what occurs under group, reason, failure, predicted or truth."""
+
+        def found() -> list[str]:
+            with self._open() as run, self._lock:
+                return self._filters.choices(run, column)
+
+        return self.remembered(("choices", column), found)
+
+    def row(self, position: int) -> EvaluationResult:
+        """Return the row of a position."""
+        found = self.rows([position])
+        if not found:
+            raise InvalidValue(f"the run has no case {position} that can be read; choose another")
+        return found[0][1]
+
+    def rows(self, positions: Sequence[int]) -> list[tuple[int, EvaluationResult]]:
+        """Return the rows of some positions that can be believed."""
+        with self._open() as run:
+            read = self._repeated if self.description.identity.repeats > 1 else RunFile.row
+            found = [(position, read(run, position)) for position in positions]
+        return [(position, row) for position, row in found if row is not None]
+
+    def _repeated(self, run: RunFile, position: int) -> EvaluationResult | None:
+        """Return a row with what the other askings of its record say of it."""
+        lines = run.select(
+            "SELECT position FROM rows WHERE position < ? AND case_position = "
+            "(SELECT case_position FROM rows WHERE position = ?) ORDER BY position",
+            run.n_plain,
+            position,
+        )
+        found = {int(at): run.row(int(at)) for (at,) in lines}  # type: ignore[arg-type]
+        mark_agreement([row for row in found.values() if row is not None])
+        return found.get(position)
+
+    def case(self, position: int) -> CaseOf | None:
+        """Return the record that a row asks about."""
+        with self._open() as run:
+            return run.case(position)
+
+    def prompts(self) -> list[tuple[str, str]]:
+        """Return the first two prompts of the run, each with its mode."""
+        with self._open() as run:
+            lines = run.select(
+                "SELECT DISTINCT prompt, prompt_mode FROM rows WHERE prompt IS NOT NULL LIMIT 2"
+            )
+            return [(run.text(number), str(mode)) for number, mode in lines]  # type: ignore[arg-type]
+
+    def bare_result(self) -> BenchmarkResult:
+        """Return what the run is, without rows or scores."""
+        described = self.description
+        result = BenchmarkResult(
+            Rows((), self.answers), {}, described.suite_description, described.backend_name
+        )
+        made = replace(result.provenance, run_id=described.run_id, task_facts=described.task)
+        result.provenance = made
+        return result
+
+    @property
+    def result(self) -> BenchmarkResult:
+        """Return the run with all its rows, scored; held while there is room."""
+        return self._catalogue.result(self)
 
     @property
     def table(self) -> Table:
         """Return the rows as columns."""
-        return self._rows.table
+        return self.result.rows.table
 
-    def row(self, position: int) -> EvaluationResult:
-        """Return one row."""
-        return self._rows[position]
+    @property
+    def places(self) -> list[int]:
+        """Return the position of every row of the result."""
+        if self._places is None:
+            self._catalogue.result(self)
+        return self._places or []
 
-    def select(self, wanted: RowFilter) -> IntArray:
-        """Return the positions of the rows that pass a filter, in the order asked for."""
-        return self._filters.select(wanted)
-
-    def choices(self, column: str) -> list[str]:
-        """Return what occurs under group, reason, failure, predicted or truth."""
-        return self._filters.groups if column == "group" else self._filters.values(column)
-
-    @cached_property
-    def _filters(self) -> RowIndex:
-        return RowIndex(self._rows, group_headings(self._rows.answers))
-
-    @cached_property
+    @property
     def report(self) -> RunReport:
-        """Return the report, drawn once."""
-        return build_report(self.result, reproduce=reproduce_command(self.path))
+        """Return the report, made once."""
+        with self._reporting:  # whoever asks meanwhile waits for it
+            return self.remembered(
+                "report",
+                lambda: build_report(self.result, reproduce=reproduce_command(self.path)),
+            )
+
+    def remembered(self, key: object, build: Callable[[], Made]) -> Made:
+        """Return what was worked out from this state of the run before, and never rows."""
+        if key not in self._remembered:
+            if len(self._remembered) > _MOST_REMEMBERED:  # many searches
+                self._remembered.clear()
+            self._remembered[key] = build()
+        return self._remembered[key]  # type: ignore[return-value]
+
+    def read_result(self) -> BenchmarkResult:
+        """Read all rows; refuse more than the server may hold."""
+        if self.n_rows > MOST_ROWS:
+            raise InvalidValue(
+                f"this run has {self.n_rows:,} rows and a page reads at most {MOST_ROWS:,} of "
+                f"them; type: krisis report {place_in_commands(self.path)}"
+            )
+        places = self.select(RowFilter())
+        with self._open() as run:
+            result = result_of(run)
+            if len(result.evaluation_results) < len(places):  # rows that only their content betrays
+                lost = set(run.damaged_positions())
+                places = [position for position in places if position not in lost]
+        self._places = places
+        return scored_as_it_is(result)
 
 
 class Catalogue:
@@ -82,88 +201,96 @@ class Catalogue:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        if not self.folder.is_dir() and not is_run_file(self.folder):
+        if not self.folder.exists():
             raise InvalidFile(
                 f"{folder} is not a folder; name the one that holds your runs, or type: "
                 "krisis run ckd --model guideline"
             )
         self.index = Index(self.folder)
-        self._scanning, self._loading = threading.Lock(), threading.Lock()
+        self.search = TextSearch(self.index.place)
+        self._scanning, self._changing = threading.Lock(), threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._names: dict[str, Path] = {}
         self._entries: dict[bytes, tuple[str, Entry]] = {}
-        self._loaded: OrderedDict[str, tuple[str, LoadedRun, int]] = OrderedDict()
+        self._looks: OrderedDict[Path, tuple[State, Look]] = OrderedDict()
+        self._viewed: OrderedDict[str, ViewedRun] = OrderedDict()
+        self._results: OrderedDict[ViewedRun, BenchmarkResult] = OrderedDict()
+
+    def opened(self, path: Path, state: State) -> RunFile:
+        """Open a run file; its structure is looked through once in every state."""
+        known = self._looks.get(path)
+        return open_run(path, checked=known is not None and known[0] == state)
+
+    def look(self, run: RunFile, state: State) -> Look:
+        """Look through the rows of a run once in every state."""
+        known = self._looks.get(run.path)
+        if known is None or known[0] != state:
+            mark, entry = self._entries.get(os.fsencode(run.path), ("", None))
+            is_sound = entry is not None and mark == str(state) and not entry.damage
+            known = state, Look() if is_sound else Look.at(run)
+            with self._changing:
+                self._looks[run.path] = known
+                while len(self._looks) > _N_REMEMBERED:
+                    self._looks.popitem(last=False)
+        return known[1]
 
     def entries(self) -> list[Entry]:
-        """Return every run and saved result, newest name first; only changed ones are read."""
+        """Return every run, newest name first; only those that have changed are read."""
         with self._scanning:
             names = self._names = found_in(self.folder)
-            known = self._entries or self._kept()
+            known = self._entries or self._kept(names)
             seen: dict[bytes, tuple[str, Entry]] = {}
             for name, path in names.items():
-                key, mark = os.fsencode(path), signature(path)
+                key, state = os.fsencode(path), str(state_of(path))
                 held = known.get(key)
-                if held is None or held[0] != mark or held[1].name != name:
-                    held = (mark, read_entry(name, path))
+                if held is None or held[0] != state or held[1].name != name:
+                    held = (state, read_entry(name, path, self))
                 seen[key] = held
-            fresh = [
-                (e.path, mark, e.to_json())
-                for k, (mark, e) in seen.items()
-                if known.get(k) != (mark, e)
-            ]
+            fresh = [(k, mark, e) for k, (mark, e) in seen.items() if known.get(k) != (mark, e)]
             gone = known.keys() - seen.keys()
             if fresh or gone:
-                self.index.keep(fresh, gone)
+                self.index.keep([(k, mark, e.to_json()) for k, mark, e in fresh], gone)
+            self.search.forget_all_but(names.values())
             self._entries = seen
             return [self._live(entry) for _, entry in seen.values()]
 
-    def _kept(self) -> dict[bytes, tuple[str, Entry]]:
+    def _kept(self, names: dict[str, Path]) -> dict[bytes, tuple[str, Entry]]:
         """Return the entries that an earlier viewer left in the index."""
-        names = {os.fsencode(path): name for name, path in self._names.items()}
+        places = {os.fsencode(path): (name, path) for name, path in names.items()}
         found: dict[bytes, tuple[str, Entry]] = {}
         for key, (mark, facts) in self.index.facts().items():
-            if key in names:
-                path = Path(os.fsdecode(key))
-                try:
-                    entry = Entry.from_json(facts_of(facts), name=names[key], path=path)
-                except (KeyError, TypeError, ValueError, AttributeError):
-                    continue  # of another version, or damaged: it is read again
-                found[key] = mark, entry
+            name, path = places.get(key, ("", Path(os.fsdecode(key))))
+            try:
+                found[key] = mark, Entry.from_json(facts, name=name, path=path)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                continue  # of another version, or damaged: it is read again
         return found
 
     def entry(self, name: str) -> Entry:
         """Return one line of the list."""
-        return self._live(self._read_once(name))
-
-    def _read_once(self, name: str) -> Entry:
         path = self.path(name)
-        key, mark = os.fsencode(path), signature(path)
+        key, state = os.fsencode(path), str(state_of(path))
         held = self._entries.get(key)
-        if held is None or held[0] != mark:
-            held = (mark, read_entry(name, path))
+        if held is None or held[0] != state:
+            held = (state, read_entry(name, path, self))
             self._entries[key] = held
-        return held[1]
+        return self._live(held[1])
 
     def _live(self, entry: Entry) -> Entry:
-        """Return an entry with what changes without a file of it changing, or too often."""
+        """Return an entry with what changes without its file changing: whether it is written."""
         if entry.state not in ("running", "stopped"):
             return entry
-        try:
-            found = self.so_far(entry)
-            state = "running" if is_written(entry.path) else "stopped"
-        except (KrisisError, OSError) as error:
-            return replace(entry, state="unreadable", problem=shown(str(error)))
-        return replace(entry, state=state, counts=found.outcomes if found else {})
+        return replace(entry, state="running" if is_written(entry.path) else "stopped")
 
-    def so_far(self, entry: Entry) -> Progress | None:
-        """Return what a run that has not ended took."""
+    def progress(self, entry: Entry) -> Progress | None:
+        """Return what a run that has not ended took so far."""
         if entry.state not in ("running", "stopped"):
             return None
-        with open_run(entry.path, checked=True) as run:
+        with self.opened(entry.path, state_of(entry.path)) as run:
             return run.progress()
 
     def paths(self) -> dict[str, Path]:
-        """Return the place of every run and saved result, newest name first."""
+        """Return the place of every run, newest name first."""
         self._names = found_in(self.folder)
         return self._names
 
@@ -174,34 +301,50 @@ class Catalogue:
             raise UnknownName.among("run", name, known)
         return known[name]
 
-    def load(self, name: str) -> LoadedRun:
-        """Return a run, read again only when its file has changed."""
-        entry, path = self._read_once(name), self.path(name)
-        if entry.problem:
-            raise UnknownName(entry.problem) if path.is_symlink() else InvalidFile(entry.problem)
-        mark = signature(path)
-        with self._loading:
+    def load(self, name: str) -> ViewedRun:
+        """Return a run in its present state."""
+        path = self.path(name)
+        with self._changing:
             lock = self._locks.setdefault(name, threading.Lock())
-        with lock:  # others may be loaded meanwhile
-            held = self._loaded.get(name)
-            if held is None or held[0] != mark:
-                held = self._read(name, path, mark)
-        with self._loading:
-            self._loaded[name] = held
-            self._loaded.move_to_end(name)
-            while len(self._loaded) > 1 and sum(n for *_, n in self._loaded.values()) > _HELD_BYTES:
-                self._loaded.popitem(last=False)
-        return held[1]
+        with lock:  # others may be looked at meanwhile
+            state = state_of(path)
+            viewed = self._viewed.get(name)
+            if viewed is None or (viewed.path, viewed.state) != (path, state):
+                viewed = self._said(path, lambda: ViewedRun(name, path, state, self))
+        with self._changing:
+            self._viewed[name] = viewed
+            self._viewed.move_to_end(name)
+            while len(self._viewed) > _N_REMEMBERED:
+                self._viewed.popitem(last=False)
+            for other in [one for one in self._results if one not in self._viewed.values()]:
+                del self._results[other]
+        return viewed
 
-    def _read(self, name: str, path: Path, mark: str) -> tuple[str, LoadedRun, int]:
+    def result(self, viewed: ViewedRun) -> BenchmarkResult:
+        """Return the rows of a run, read once while there is room for them."""
+        with self._changing:
+            lock = self._locks.setdefault(viewed.name, threading.Lock())
+        with lock:
+            held = self._results.get(viewed)
+            if held is None:
+                held = self._said(viewed.path, viewed.read_result)
+        with self._changing:
+            self._results[viewed] = held
+            self._results.move_to_end(viewed)
+            while len(self._results) > 1 and sum(one.n_rows for one in self._results) > MOST_ROWS:
+                self._results.popitem(last=False)
+        return held
+
+    def _said(self, path: Path, make: Callable[[], Made]) -> Made:
+        """Say what is odd about a run in one sentence, and end nothing else."""
+        if problem := objection(path):
+            raise UnknownName(problem) if path.is_symlink() else InvalidFile(problem)
         try:
-            size = path.stat().st_size
-        except OSError:
-            size = 0
-        try:
-            return mark, LoadedRun(name, path), size
+            return make()
+        except InvalidFile as error:
+            raise InvalidFile(shown(str(error).replace(str(path), path.name))) from None
         except KrisisError:
             raise
-        except Exception as error:  # what is odd about a run is said, and nothing else ends
+        except Exception as error:
             words = f"{path.name} cannot be read ({type(error).__name__}); try: krisis doctor"
             raise InvalidFile(shown(words)) from error

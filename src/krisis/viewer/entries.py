@@ -1,40 +1,59 @@
-"""What the list says of one run or saved result, read without its rows; odd ones say why."""
+"""What the list says of one run, read from its file; odd ones say why they cannot be."""
 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from krisis.errors import InvalidFile, KrisisError
-from krisis.json_values import JsonMapping, JsonObject, parse_object, read_object
+from krisis.errors import KrisisError
+from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.outcomes import OUTCOMES
 from krisis.results.base import BenchmarkResult
-from krisis.results.loading import is_run
+from krisis.results.loading import scored_as_it_is
 from krisis.results.rows import scores_from_dict, scores_to_dict
-from krisis.runs.load import stored_result
-from krisis.runs.places import is_run_file
-from krisis.runs.read import open_run, state_of
-from krisis.runs.schema import SIDE_FILES, SUFFIX
+from krisis.runs.load import result_of, stored_result
+from krisis.runs.read import RunFile, state_of
+from krisis.runs.schema import SUFFIX
 
-# A saved result up to a sixteenth of this is read whole for the list.
-_LARGE_BYTES = 16_000_000
-# How the files begin that other commands write into the folder of a run → what they are.
+if TYPE_CHECKING:
+    from krisis.viewer.catalogue import Catalogue
+
+# How the files begin that other commands write beside a run → what they are.
 ARTEFACTS = {
     "krisis.certificate": "certificate",
     "krisis decision": "decision",
     "krisis.audit": "audit",
 }
-# A saved result is indented, so that no text in it can look like the beginning of its rows.
-_ROWS_BEGIN = re.compile(rb'\n  "(?:evaluation_results|perturbed_results)": \[')
+# Scores of another version are computed again for the list where a run has no more rows.
+_MOST_SCORED = 20_000
 _KEPT_DETAILS = ("reason", "null_value", "normalized_interval", "note", "positive")
 _LINK = "is a link, and the viewer follows none; copy what it leads to into the folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look through all rows of a run found: which cannot be believed, and a sentence."""
+
+    damaged: tuple[int, ...] = ()
+    damage: str = ""
+
+    @classmethod
+    def at(cls, run: RunFile) -> Look:
+        """Verify every row; of a run that is being written, the rows that a page shows are."""
+        if run.is_live:
+            return cls()
+        return cls(tuple(run.damaged_positions()), run.damage)
+
+    def damage_of(self, path: Path) -> str:
+        """Return the sentence, with the name of the file in place of where it is."""
+        return shown(self.damage.replace(str(path), path.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,95 +111,98 @@ class Entry:
 
 
 def found_in(folder: Path) -> dict[str, Path]:
-    """Return everything in a folder that is, or seems to be, a run or a result, by page name."""
-    if is_run_file(folder):
+    """Return everything in a folder that is, or seems to be, a run, by page name."""
+    if not folder.is_dir():
         return {_page_name(folder.name, {}): folder}
     with os.scandir(folder) as inside:
         seen = sorted((one.name, one) for one in inside if not one.name.startswith("."))
     kept = [name for name, one in seen if _is_of_interest(one)]
-    # A run has its name before a file of the same stem has it.
+    # A run has its name before anything else of the same stem has it.
     named: dict[str, Path] = {}
-    for name in sorted(kept, key=lambda name: (name.endswith(".json"), name)):
+    for name in sorted(
+        kept, key=lambda name: (not name.endswith(SUFFIX), name.removesuffix(SUFFIX))
+    ):
         named[_page_name(name, named)] = folder / name
     return dict(sorted(named.items(), key=lambda pair: pair[1].name, reverse=True))
 
 
 def _page_name(name: str, taken: Mapping[str, Path]) -> str:
     """Name a run in addresses, where ``.json`` at the end asks for the twin of a page."""
-    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    text = os.fsencode(name).decode("utf-8", "backslashreplace").removesuffix(SUFFIX)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    plain = text.removesuffix(SUFFIX).removesuffix(".json").replace(".json", "-json")
+    plain = text.removesuffix(".json").replace(".json", "-json")
     others = chain((plain, text.replace(".json", "-json")), (f"{plain}-{n}" for n in count(2)))
     return next(one for one in others if one and one not in taken)
 
 
 def _is_of_interest(one: os.DirEntry[str]) -> bool:
-    """Say whether something is a run, a result, or looks as if it should be one."""
+    """Say whether something is a run, or looks as if it should be one."""
     try:
-        if one.is_symlink() or one.name.endswith(SUFFIX):
-            return not one.name.endswith(SIDE_FILES)
+        if one.name.endswith(SUFFIX):
+            return True
         if one.is_dir(follow_symlinks=False):
             return os.path.lexists(os.path.join(one.path, "manifest.json"))
-        if not one.name.endswith(".json"):
-            return False
-        return not one.is_file(follow_symlinks=False) or _seems_a_result(one.path)
+        is_json = one.name.endswith(".json") and one.is_file(follow_symlinks=False)
+        return is_json and b'"krisis.result"' in _head(Path(one.path))
     except OSError:
         return True
 
 
-def _seems_a_result(path: str) -> bool:
-    with open(path, "rb") as file:
-        start = file.read(400).replace(b"\0", b"")  # UTF-16 has zeros between the letters
-    return not start.strip() or b'"krisis.' in start[:200]
+def artefacts_in(folder: Path) -> dict[Path, list[tuple[Path, str]]]:
+    """Return the certificates, decisions and audits beside runs: ``RUN.krisis`` → ``RUN.*.json``.
 
-
-def _is_file(path: Path) -> bool:
-    with suppress(OSError):
-        return stat.S_ISREG(path.lstat().st_mode)
-    return False
-
-
-def artefacts_in(run: Path) -> list[tuple[Path, str]]:
-    """Return the certificates, decisions and audits named after a run, with their kinds."""
-    found = []
-    named = run.name.removesuffix(SUFFIX)
-    for path in sorted(run.parent.glob("*.json")) if is_run_file(run) else ():
-        with suppress(OSError):
-            # Opening a pipe would wait for ever.
-            if path.name.startswith(f"{named}.") and _is_file(path):
-                with path.open("rb") as file:
-                    head = file.read(200)
-                kind = next((kind for kind in ARTEFACTS if f'"{kind}"'.encode() in head), "")
-                found += [(path, kind)] if kind else []
+    Each comes with its kind.
+    """
+    found: dict[Path, list[tuple[Path, str]]] = {}
+    names = sorted(os.listdir(folder)) if folder.is_dir() else []
+    runs = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
+    for name in names:
+        stem = name
+        while stem and stem not in runs:
+            stem = stem.rpartition(".")[0]
+        if stem and name.endswith(".json") and (kind := _kind(folder / name)):
+            found.setdefault(folder / f"{stem}{SUFFIX}", []).append((folder / name, kind))
     return found
 
 
+def _kind(path: Path) -> str:
+    with suppress(OSError):
+        if stat.S_ISREG(path.lstat().st_mode):  # opening a pipe would wait for ever
+            head = _head(path)
+            return next((kind for kind in ARTEFACTS if f'"{kind}"'.encode() in head), "")
+    return ""
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(200)
+
+
 def objection(path: Path) -> str:
-    """Say why the viewer opens nothing of this run or file, or nothing."""
+    """Say why the viewer does not open something, or nothing."""
     try:
         mode = path.lstat().st_mode
     except OSError as error:
         return f"{path.name} cannot be read: {error.strerror}"
     if stat.S_ISLNK(mode):
         return f"{path.name} {_LINK}"
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-        return ""
-    return f"{path.name} is not a regular file"
+    if path.name.endswith(SUFFIX) and not stat.S_ISREG(mode):
+        return f"{path.name} is not a regular file"
+    if stat.S_ISREG(mode) and not path.name.endswith(SUFFIX):
+        return f"{path.name} is a saved result; the viewer shows run files (NAME{SUFFIX})"
+    return ""
 
 
-def signature(path: Path) -> str:
-    """Return a text that changes when anything changes that an entry is read from."""
-    return ":".join(map(str, state_of(path)))
-
-
-def read_entry(name: str, path: Path) -> Entry:
-    """Read one entry; whatever is wrong with it is said in the entry and raised nowhere."""
+def read_entry(name: str, path: Path, catalogue: Catalogue) -> Entry:
+    """Read one entry; what is wrong with it is said in the entry and raised nowhere."""
     problem = objection(path)
     if not problem:
         try:
-            return _run_entry(name, path) if is_run(path) else _file_entry(name, path)
+            state = state_of(path)
+            with catalogue.opened(path, state) as run:
+                return _run_entry(name, run, catalogue.look(run, state))
         except (KrisisError, OSError) as error:
-            problem = str(error)
+            problem = str(error).replace(f"{path}", path.name)
         except Exception as error:  # one odd entry may never take the others with it
             problem = f"{path.name} cannot be read ({type(error).__name__}); is it a krisis run?"
     return Entry(name=name, path=path, state="unreadable", problem=shown(problem))
@@ -191,62 +213,30 @@ def shown(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _run_entry(name: str, path: Path) -> Entry:
-    with open_run(path) as run:
-        described, ended = run.description, stored_result(run)
-        entry = Entry(
-            name=name,
-            path=path,
-            state="stopped" if ended is None else "ended",
-            model=described.backend_name,
-            created_at=described.created_at,
-            n_cases=described.n_cases,
-            imported=described.imported is not None,
-            headline=described.task.metrics[0] if described.task and described.task.metrics else "",
-            damage=run.damage,
-            **_described(described.suite_description),
-        )
-    return entry if ended is None else replace(entry, **_scored(ended))
-
-
-def _file_entry(name: str, path: Path) -> Entry:
-    result = BenchmarkResult.from_dict(_without_rows(path), place=str(path))
-    task, found = result.provenance.task_facts, result.attrition
-    return Entry(
+def _run_entry(name: str, run: RunFile, look: Look) -> Entry:
+    described = run.description
+    ended = run.scores() is not None or described.imported is not None
+    task = described.task
+    entry = Entry(
         name=name,
-        path=path,
-        state="ended",
-        model=result.backend_name,
-        created_at=result.provenance.started_at or "",
-        n_cases=found.n_evaluated + found.n_not_evaluated,
-        imported=result.provenance.imported is not None,
+        path=run.path,
+        state="ended" if ended else "stopped",
+        model=described.backend_name,
+        created_at=described.created_at,
+        n_cases=described.n_cases,
+        imported=described.imported is not None,
         headline=task.metrics[0] if task and task.metrics else "",
-        **_described(result.suite_description),
-        **_scored(result),
+        damage=look.damage_of(run.path),
+        **_described(described.suite_description),
     )
-
-
-def _without_rows(path: Path) -> JsonObject:
-    """Return a saved result without its rows, which are most of it."""
-    size = path.stat().st_size
-    if size == 0:
-        raise InvalidFile(f"{path.name} is empty; it was cut, restore or rerun it")
-    if size <= _LARGE_BYTES // 16:
-        return {**read_object(path), "evaluation_results": [], "perturbed_results": []}
-    with path.open("rb") as file:
-        head = file.read(_LARGE_BYTES)
-        file.seek(max(0, size - 64))
-        whole = file.read().rstrip().endswith(b"}")
-    found = _ROWS_BEGIN.search(head)
-    if not whole:
-        raise InvalidFile(f"{path.name} is not complete JSON; it was cut, restore or rerun it")
-    if found is None:
-        raise InvalidFile(f"{path.name} is too large for the list and not as krisis writes results")
-    try:
-        text = head[: found.start()].decode("utf-8").rstrip().removesuffix(",") + "}"
-    except UnicodeDecodeError:
-        raise InvalidFile(f"{path.name} is not text in UTF-8; is it a krisis result?") from None
-    return parse_object(text, str(path))
+    if not ended:
+        return replace(entry, counts=dict(run.progress().outcomes))
+    result = None if look.damage else stored_result(run)
+    if (result is None or not result.metric_scores) and run.n_rows <= _MOST_SCORED:
+        result = scored_as_it_is(result_of(run))
+    if result is None:
+        return replace(entry, counts=dict(run.progress().outcomes))
+    return replace(entry, **_scored(result))
 
 
 def _described(suite: JsonMapping) -> JsonObject:

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import platformdirs
 
+from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, dumps, parse_object
 
 _APPLICATION = 0x6B726973  # "kris": another program's file is not taken for an index
-_SCHEMA = 1
+_SCHEMA = 2
 _TABLES = """
 CREATE TABLE entries (path BLOB PRIMARY KEY, signature TEXT NOT NULL, facts TEXT NOT NULL);
 """
@@ -75,19 +76,19 @@ class Index:
         weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
         self._open(place)
 
-    def facts(self) -> dict[bytes, tuple[str, str]]:
-        """Return the signature and the facts of every path, as text."""
+    def facts(self) -> dict[bytes, tuple[str, JsonObject]]:
+        """Return the signature and the facts of every path."""
         with self._lock:
             try:
                 found = self._connection.execute("SELECT path, signature, facts FROM entries")
-                return {path: (signature, facts) for path, signature, facts in found}
-            except sqlite3.Error:
+                return {path: (mark, parse_object(text, "index")) for path, mark, text in found}
+            except (sqlite3.Error, InvalidFile):
                 self._fall_back()
                 return {}
 
-    def keep(self, fresh: Iterable[tuple[Path, str, JsonObject]], gone: Iterable[bytes]) -> None:
+    def keep(self, fresh: Iterable[tuple[bytes, str, JsonObject]], gone: Iterable[bytes]) -> None:
         """Write new facts and forget those of paths that are gone."""
-        rows = [(os.fsencode(p), s, dumps(facts, indent=None)) for p, s, facts in fresh]
+        rows = [(path, mark, dumps(facts, indent=None)) for path, mark, facts in fresh]
         with self._lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -133,8 +134,3 @@ def _remove(place: Path) -> None:
         place.unlink()
     else:
         shutil.rmtree(place)
-
-
-def facts_of(text: str) -> JsonObject:
-    """Read facts back from the index."""
-    return parse_object(text, "index")

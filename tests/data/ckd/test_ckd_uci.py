@@ -189,7 +189,7 @@ def test_the_command_exits_2_with_one_sentence(kind, tmp_path, monkeypatch, caps
 def test_a_run_over_a_broken_file_exits_2_and_writes_nothing(tmp_path, monkeypatch, capsys):
     path = write(tmp_path / "broken.csv", *BROKEN["text in a number"][0])
     out = tmp_path / "runs"
-    words = ["krisis", "run", "ckd", "--model", "majority", "--data-path", path, "--out", out]
+    words = ["krisis", "run", "ckd", "--model", "majority", "--data-path", path, "--output", out]
     monkeypatch.setattr(sys, "argv", list(map(str, words)))
     with pytest.raises(SystemExit) as caught:
         main()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -25,6 +24,7 @@ from krisis.data.nhanes.hypertension import GUIDELINES, HypertensionSuite, categ
 from krisis.data.perturbation import in_second_unit
 from krisis.data.real_people import split
 from krisis.errors import InvalidFile, InvalidValue, ThirdPartyWarning, UnknownName
+from krisis.runs.load import read_description
 
 ACC, ESC = GUIDELINES.values()
 CASES = [
@@ -354,8 +354,8 @@ def test_rows_to_a_third_party_are_announced_and_kept_with_the_run(tmp_path, mon
     assert "no share here is one of the US population" in err
     line = "rows of real people are sent to a third party, openai/x at api.openai.com"
     assert sum(line in one for one in err.splitlines()) == 1
-    (manifest,) = tmp_path.glob("runs/*/manifest.json")
-    described = json.loads(manifest.read_text(encoding="utf-8"))["suite_description"]
+    (run,) = tmp_path.glob("runs/*.krisis")
+    described = read_description(run).suite_description
     assert line in described["third_party"]
     assert "do not link the rows" in described["terms"]
 
@@ -389,11 +389,11 @@ def test_a_server_on_this_machine_is_no_third_party(address, who, monkeypatch):
 
 
 def test_the_adults_are_written_with_their_terms(tmp_path, krisis):
-    code, err = krisis("data", "nhanes", "--out", "adults.csv")
+    code, err = krisis("data", "nhanes", "--output", "adults.csv")
     rows = (tmp_path / "adults.csv").read_text(encoding="utf-8").splitlines()
     assert code == 0
     assert len(rows) == 5534
     assert rows[0].startswith("id,age,sex,bmi,")
     assert "statistical reporting" in err
     for place in ("adults.csv", "nowhere/a.csv", "."):
-        assert krisis("data", "nhanes", "--out", place)[0] == 2
+        assert krisis("data", "nhanes", "--output", place)[0] == 2

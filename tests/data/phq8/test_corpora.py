@@ -204,8 +204,8 @@ def test_a_run_file_keeps_the_participant_and_passes_over_the_item(tmp_path: Pat
     recorder = Recorder(tmp_path / "runs")
     suite = PHQ8Suite(data=write(tmp_path / "data", files))
     Benchmark(suite, AlwaysAnswer(), execution=Execution(recorder=recorder)).run()
-    assert recorder.directory is not None
-    path = write_beside([recorder.directory.path])
+    assert recorder.path is not None
+    path = write_beside([recorder.path])
     results = json.loads(path.read_text())["experiments"][0]["results"]
     assert (results["n_participants"], results["n_failed"]) == (2, 0)
     first, second = results["results"]

@@ -23,7 +23,7 @@ def test_what_is_written_is_read_back_to_the_letter(tmp_path: Path) -> None:
 
 
 def test_the_cohort_of_a_clinic_is_that_of_the_suite(tmp_path: Path) -> None:
-    arguments = ["phq8", "--out", str(tmp_path / "new"), "--n-participants", "12", "--cohort"]
+    arguments = ["phq8", "--output", str(tmp_path / "new"), "--n-participants", "12", "--cohort"]
     assert CliRunner().invoke(app, [*arguments, "clinic"]).exit_code == 0
     read = {one.transcript.participant_id: one for one in read_interviews(tmp_path / "new")}
     records = PHQ8Suite(SuiteConfig(n_synthetic=12), cohort="clinic", split="all").load()

@@ -296,7 +296,7 @@ def test_a_messy_export_becomes_a_report_in_four_commands_and_one_edit(tmp_path,
     Path("export.yaml").write_text(edited, encoding="utf-8")
     for line in (
         "data check export.yaml",
-        "run export.yaml --model majority --out runs",
+        "run export.yaml --model majority --output runs",
     ):
         done = krisis.invoke(krisis_app, line.split(), catch_exceptions=False)
         assert done.exit_code == 0, done.output

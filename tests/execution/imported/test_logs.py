@@ -352,7 +352,7 @@ def check_lm_eval(folder: Path) -> None:
     [results] = folder.glob("results_*.json")
     said = json.loads(results.read_text(encoding="utf-8"))["results"]
     for metric, share in (("acc", 3 / 5), ("acc_norm", 2 / 5)):
-        rows = rows_of(samples_of("ward_triage", folder), "lm-eval", metric=metric)
+        rows = rows_of(samples_of("ward_triage", folder), "lm-eval", judged_by=metric)
         assert len(rows) == said["ward_triage"]["sample_len"]
         assert n_right(rows) / len(rows) == said["ward_triage"][f"{metric},none"] == share
     for name in ("number", "whole"):
@@ -372,7 +372,7 @@ def test_confidence_is_the_share_of_the_likeliest_option() -> None:
     assert [row.prediction for row in plain] == [0, 1, 2, 0, 0]
     scores = [-1 / len("home"), -2 / len("the general medical ward"), -4 / len("I don't know")]
     total = sum(map(math.exp, scores))
-    first = rows_of(path, "lm-eval", metric="acc_norm")[0]
+    first = rows_of(path, "lm-eval", judged_by="acc_norm")[0]
     assert first.prediction == 1
     assert first.confidence == pytest.approx(math.exp(scores[1]) / total)
     found = read(path, "lm-eval", abstain_answer=["i don't know"])

@@ -31,7 +31,7 @@ NAMED = {
     "patient": "patient",
     "confidence": "sure",
     "abstained": "left",
-    "failed": "why",
+    "error": "why",
     "should_defer": "defer",
     "group": ["sex"],
 }
@@ -242,7 +242,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     table(folder, "truth: label", "prediction: said", "id: id", name="columns.yaml")
     done = krisis(
         *("import", *files, "--as", "csv", "--columns", folder / "columns.yaml", "-o", folder),
-        *("--confidence", "sure", "--patient", "patient", "--abstained", "left", "--failed", "why"),
+        *("--confidence", "sure", "--patient", "patient", "--abstained", "left", "--error", "why"),
         *("--should-defer", "defer", "--group", "sex", "--answers", "0=no,1=yes", "--positive", 1),
     )
     assert done.exit_code == 0, (done.output, done.exception)
@@ -255,11 +255,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     [
         "show RUN -m accuracy",
         "show RUN",
-        "selective --input RUN --bootstrap-resamples 200",
+        "selective RUN --bootstrap-resamples 200",
         "compare RUN OTHER",
         "check RUN --require accuracy>=0.1 --max-not-evaluated 0.1",
         "doctor RUN",
-        "calibrate --input RUN --force -o OUT/calibrator.json",
+        "calibrate RUN --force -o OUT/calibrator.json",
         "export RUN --to csv -o OUT/rows.csv",
     ],
 )
@@ -342,14 +342,18 @@ def test_the_answers_of_a_reader_are_a_run_of_the_cases_that_they_read(tmp_path:
     lines = ["id,label,dr_a,sure"]
     lines += [f"c{i},{i % 2},{'' if i in (2, 5) else 1},0.8" for i in range(8)]
     path = table(tmp_path, *lines)
-    named = {"prediction": "dr_a", "id": "id", "confidence": "sure", "reader": "dr_a"}
+    named = {"prediction": "dr_a", "id": "id", "confidence": "sure", "reader_name": "dr_a"}
     found = read(path, **named)
     assert found.reading.model == "reader/dr_a"
     assert found.reading.read == "6 of 8"
     assert [row.record_id for row in found.taken.rows] == ["c0", "c1", "c3", "c4", "c6", "c7"]
     assert all(row.outcome == "answered" for row in found.taken.rows)
-    options = [word for key, value in {**COLUMNS, **named}.items() for word in (f"--{key}", value)]
-    done = krisis("import", path, "--as", "csv", *options, "--out", tmp_path / "runs")
+    options = [
+        word
+        for key, value in {**COLUMNS, **named}.items()
+        for word in (f"--{key.replace('_', '-')}", value)
+    ]
+    done = krisis("import", path, "--as", "csv", *options, "--output", tmp_path / "runs")
     assert done.exit_code == 0, done.output
     assert "· reader/dr_a" in done.output
     assert "\nRead 6 of 8 records; the others are not part of this run" in done.output
@@ -360,8 +364,8 @@ def test_the_answers_of_a_reader_are_a_run_of_the_cases_that_they_read(tmp_path:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"reader": "dr_a", "model": "m"}, "both name who answered"),
-        ({"reader": "dr_a", "prediction": "none"}, "dr_a has no answer in none"),
+        ({"reader_name": "dr_a", "model": "m"}, "both name who answered"),
+        ({"reader_name": "dr_a", "prediction": "none"}, "dr_a has no answer in none"),
     ],
 )
 def test_a_reader_who_cannot_be_is_refused(
@@ -374,8 +378,8 @@ def test_a_reader_who_cannot_be_is_refused(
 
 def test_a_log_has_no_reader(tmp_path: Path) -> None:
     path = table(tmp_path, "{}", name="samples.jsonl")
-    with pytest.raises(UserError, match="--reader does not go with --as lm-eval"):
-        read_file(path, "lm-eval", ImportOptions(reader="dr_a"))
+    with pytest.raises(UserError, match="--reader-name does not go with --as lm-eval"):
+        read_file(path, "lm-eval", ImportOptions(reader_name="dr_a"))
 
 
 @pytest.mark.parametrize("answers", ["", "0=no,1=yes"])

@@ -15,7 +15,7 @@ from krisis.json_values import JsonObject, write_text
 
 
 def write(
-    out: Path = typer.Option(..., "--out", metavar="FILE", help="The CSV file to write."),
+    out: Path = typer.Option(..., "--output", metavar="FILE", help="The CSV file to write."),
     n_patients: int = typer.Option(400, "--n-patients", help="How many patients."),
     seed: int = typer.Option(42, "--seed", help="The same seed gives the same bytes."),
     with_sex: bool = typer.Option(False, "--with-sex", help="Add sex as a 27th column."),
@@ -23,7 +23,7 @@ def write(
 ) -> None:
     """Write patients of the embedded cohort in the 26 columns of the UCI file.
 
-    Example:  krisis data ckd --out cohort.csv --n-patients 400 --seed 42
+    Example:  krisis data ckd --output cohort.csv --n-patients 400 --seed 42
     """
     if n_patients < 2:
         raise InvalidValue(f"--n-patients must be 2 or more, not {n_patients}")

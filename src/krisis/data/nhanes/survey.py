@@ -187,12 +187,12 @@ def adults_text(survey: Survey) -> str:
 
 
 def write(
-    out: Path = typer.Option(..., "--out", metavar="FILE", help="The CSV file to write."),
+    out: Path = typer.Option(..., "--output", metavar="FILE", help="The CSV file to write."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing file."),
 ) -> None:
     """Write the cleaned adults that the suites diabetes and hypertension ask about.
 
-    Example:  krisis data nhanes --out adults.csv
+    Example:  krisis data nhanes --output adults.csv
     """
     if out.is_dir():
         raise InvalidFile(f"{out} is a directory; give the name of a file in it")

@@ -20,7 +20,7 @@ from krisis.json_values import JsonObject
 
 
 def write(
-    out: Path = typer.Option(..., "--out", metavar="FOLDER", help="The new folder to write."),
+    out: Path = typer.Option(..., "--output", metavar="FOLDER", help="The new folder to write."),
     n_participants: int = typer.Option(200, "--n-participants", help="How many participants."),
     seed: int = typer.Option(42, "--seed", help="The same seed gives the same bytes."),
     withheld_rate: float = typer.Option(
@@ -32,7 +32,7 @@ def write(
 ) -> None:
     """Write interviews of the embedded cohort in the layout of DAIC-WOZ.
 
-    Example:  krisis data phq8 --out interviews --n-participants 40
+    Example:  krisis data phq8 --output interviews --n-participants 40
     """
     if n_participants < 1 or seed < 0 or not 0 <= withheld_rate <= 1:
         raise InvalidValue(

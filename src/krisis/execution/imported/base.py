@@ -35,7 +35,7 @@ class ImportOptions(BaseModel):
     confidence: str = ""
     confidence_scale: float | None = Field(default=None, gt=0)
     abstained: str = ""
-    failed: str = ""
+    error: str = ""
     id: str = ""
     repeat: str = ""
     patient: str = ""
@@ -48,10 +48,10 @@ class ImportOptions(BaseModel):
     abstain_answer: list[str] = []
     empty: Literal["abstained", "no_answer", "unread"] | None = None
     scorer: str = ""
-    metric: str = ""
+    judged_by: str = ""
     filter: str = ""
     model: str = ""
-    reader: str = ""
+    reader_name: str = ""
     task: str = ""
     suite: str = ""
 

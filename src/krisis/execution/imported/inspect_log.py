@@ -151,7 +151,7 @@ class _SampleReader:
 
     def taken_for(self) -> dict[str, str]:
         """Say where each field is read."""
-        options, places = self.options, {"cluster": "patient", "should_defer": "deferral label"}
+        options, places = self.options, {"patient": "patient", "should_defer": "deferral label"}
         return {
             "id": "sample id",
             "right answer": "sample target",

@@ -36,7 +36,7 @@ def read_samples(path: Path, options: ImportOptions) -> Reading:
             f"{path} is not a sample file of lm_eval (doc_id and filtered_resps); check --as"
         )
     chosen = _chosen_filter(path, samples, options.filter)
-    reader = _SampleReader(_metric(path, samples, options.metric), chosen, options)
+    reader = _SampleReader(_metric(path, samples, options.judged_by), chosen, options)
     askings = [
         NotTaken(f"line {number}", "", found) if isinstance(found, str) else reader.asking(found)
         for number, found in lines
@@ -104,7 +104,7 @@ def _metric(path: Path, samples: Sequence[JsonMapping], wanted: str) -> str:
     if not wanted and len(usual) != 1:
         raise InvalidFile(
             f"{path} has the metrics {', '.join(known) or 'none'}; choose the one that says "
-            "whether an answer is right with --metric"
+            "whether an answer is right with --judged-by"
         )
     return wanted or usual[0]
 

@@ -33,7 +33,7 @@ COLUMNS = {
     "truth": "right answer",
     "prediction": "answer",
     "abstained": "abstained",
-    "failed": "failed",
+    "error": "failed",
     "confidence": "confidence",
     "repeat": "number of the asking",
     "patient": "patient",
@@ -64,10 +64,10 @@ def reading_of(lines: list[Line], path: Path, options: ImportOptions) -> Reading
     """Take the columns that the options name; further numeric columns become signals."""
     if not lines:
         raise InvalidFile(f"{path} has no rows; is it the right file?")
-    if options.reader and options.model:
+    if options.reader_name and options.model:
         raise InvalidValue(
-            f"--reader {options.reader} and --model {options.model} both name who answered; "
-            "give one of them"
+            f"--reader-name {options.reader_name} and --model {options.model} both name who "
+            "answered; give one of them"
         )
     columns = list(dict.fromkeys(c for _, row in lines if isinstance(row, dict) for c in row))
     used = {name: str(getattr(options, name)) for name in COLUMNS if getattr(options, name)}
@@ -84,11 +84,13 @@ def reading_of(lines: list[Line], path: Path, options: ImportOptions) -> Reading
     if signals:
         notes.append(f"numeric columns kept as signals: {', '.join(signals)[:300]}")
     found = Reading([], taken_for, path.stem, "predictions", "imported", notes)
-    if options.reader:
+    if options.reader_name:
         n_rows, lines = len(lines), [line for line in lines if _was_read(line, options)]
         if not lines:
-            raise InvalidFile(f"{path}: {options.reader} has no answer in {options.prediction}")
-        found.model = f"reader/{options.reader}"
+            raise InvalidFile(
+                f"{path}: {options.reader_name} has no answer in {options.prediction}"
+            )
+        found.model = f"reader/{options.reader_name}"
         found.read = f"{len(lines):,} of {n_rows:,}"
     found.askings = [_asking(line, options, signals) for line in lines]
     return found
@@ -118,7 +120,7 @@ def _asking(line: Line, options: ImportOptions, signals: Sequence[str]) -> Askin
         return NotTaken(place, "", values)
     name = values.get(options.id) if options.id else f"row-{number}"
     try:
-        failure = _failure(values, options.failed)
+        failure = _failure(values, options.error)
         return Asking(
             place=place,
             record_id=name,

@@ -31,7 +31,7 @@ from krisis.results.repeats import mark_agreement
 from krisis.runs.description import Identity
 from krisis.runs.write import RowPlace, StoredCase
 
-_TABLE = {*COLUMNS, "group", "reader"}
+_TABLE = {*COLUMNS, "group", "reader_name"}
 _LOG = {"patient", "should_defer", "group", "confidence"}
 _OF_ALL = {
     "confidence_scale",
@@ -45,7 +45,7 @@ _OF_ALL = {
 # What each format reads with, and the options that it takes.
 FORMATS: dict[str, tuple[Callable[[Path, ImportOptions], Reading], set[str]]] = {
     "inspect": (read_inspect_log, _LOG | _OF_ALL | {"scorer"}),
-    "lm-eval": (read_samples, _LOG | _OF_ALL | {"metric", "filter"}),
+    "lm-eval": (read_samples, _LOG | _OF_ALL | {"judged_by", "filter"}),
     "csv": (lambda path, options: read_table(path, "csv", options), _TABLE | _OF_ALL),
     "jsonl": (lambda path, options: read_table(path, "jsonl", options), _TABLE | _OF_ALL),
     "parquet": (lambda path, options: read_table(path, "parquet", options), _TABLE | _OF_ALL),

@@ -16,10 +16,11 @@ from krisis.results.account import Finding
 from krisis.results.base import TaskFacts
 from krisis.results.report_tables import answer_words, risk_sentence
 from krisis.results.rows import row_to_dict
-from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.runs.read import CaseOf
+from krisis.viewer.catalogue import Catalogue, ViewedRun
+from krisis.viewer.filters import RowFilter
 from krisis.viewer.page import Page
-from krisis.viewer.pages.cases import case_line, queue_of, tone_of
-from krisis.viewer.row_index import RowFilter
+from krisis.viewer.pages.cases import Queue, case_lines, tone_of
 
 SHOWN_CHARACTERS = 50_000
 MOST_OTHERS = 12
@@ -42,22 +43,22 @@ def page(
 ) -> Page:
     """Show everything that is known of one case, and its neighbours in the queue."""
     run = catalogue.load(name)
-    if not 0 <= position < run.n_rows:
-        raise InvalidValue(f"the run has cases 0 to {run.n_rows - 1}, not {position}")
-    row = run.row(position)
+    if not 0 <= position < run.description.n_plain:
+        raise InvalidValue(f"the run has cases 0 to {run.description.n_plain - 1}, not {position}")
+    row, record = run.row(position), run.case(position)
     content: JsonObject = {
         "name": name,
         "position": position,
         "n_rows": run.n_rows,
         **_judged(run, row),
-        **_shown(run, row, run.features.get(position), shown_again),
+        **_shown(run, row, _features(record), shown_again),
         "queue": _place(run, position, query),
         **_others(catalogue, run, row.record_id, position),
     }
     content["text"] = _as_text(content)
     limit = None if query.get("show") == "all" else SHOWN_CHARACTERS
     context = {
-        "heading": run.result.backend_name,
+        "heading": run.model,
         "limit": limit,
         "sent": content["sent"] or content["template"],
         "signals": _pairs(row.signals),
@@ -67,33 +68,41 @@ def page(
     return Page("case.html", f"{row.record_id or position} · {name}", content, context)
 
 
-def _judged(run: LoadedRun, row: EvaluationResult) -> JsonObject:
+def _judged(run: ViewedRun, row: EvaluationResult) -> JsonObject:
     """Return the row, and in words what was answered, true and due."""
-    task, cell = run.result.provenance.task_facts, deferral_cell(row)
+    task, cell = run.description.task, deferral_cell(row)
     return {
         "row": row_to_dict(row),
-        "tone": tone_of(row),
+        "tone": tone_of(row, run.answers),
         "answer": _answer(row, task),
         "truth": answer_words(row.ground_truth, task, whole=True),
         "cell": cell,
         "cell_words": CELLS[cell][3] if cell else "",
         "reasons": reasons_of(row.metadata),
-        "due": _due(row.metadata, run.result.suite_description),
+        "due": _due(row.metadata, run.description.suite_description),
     }
 
 
-def _place(run: LoadedRun, position: int, query: Mapping[str, str]) -> JsonObject:
+def _place(run: ViewedRun, position: int, query: Mapping[str, str]) -> JsonObject:
     """Return the queue of the address, and where in it the case is."""
-    queue = queue_of(run, query)
-    place, before, after = queue.around(position)
+    queue = Queue.of(run, query)
+    positions = run.select(queue.wanted)
+    at = positions.index(position) if position in positions else None
     return {
         "query": queue.query,
         "words": queue.words,
-        "n": len(queue.positions),
-        "place": place,
-        "previous": before,
-        "next": after,
+        "n": len(positions),
+        "place": None if at is None else at + 1,
+        "previous": positions[at - 1] if at else None,
+        "next": positions[at + 1] if at is not None and at + 1 < len(positions) else None,
     }
+
+
+def _features(record: CaseOf | None) -> JsonObject | None:
+    """Return what the model was shown of a record, its text included; None if it is not kept."""
+    if record is None or record.features is None:
+        return None
+    return record.features | ({"context": record.context} if record.context else {})
 
 
 def _answer(row: EvaluationResult, task: TaskFacts | None) -> str:
@@ -125,7 +134,7 @@ def _due(metadata: JsonMapping, description: JsonMapping) -> str:
 
 
 def _shown(
-    run: LoadedRun,
+    run: ViewedRun,
     row: EvaluationResult,
     features: JsonMapping | None,
     shown_again: ShownAgain | None,
@@ -135,7 +144,7 @@ def _shown(
     template, batch = _template(run, row)
     sent = ""
     if features is not None:
-        task = run.result.provenance.task_facts or TaskFacts("")
+        task = run.description.task or TaskFacts("")
         words = {name: number(value) for name, value in features.items()}
         if shown_again is not None:
             told, sent = shown_again(task, features, template, batch)
@@ -154,11 +163,11 @@ def _shown(
     }
 
 
-def _template(run: LoadedRun, row: EvaluationResult) -> tuple[str, bool]:
+def _template(run: ViewedRun, row: EvaluationResult) -> tuple[str, bool]:
     """Return the template of a row and whether it is of a batch; of one that failed, the run's."""
-    used, modes = run.result.prompts.prompt_templates, run.result.prompts.prompt_modes
-    if row.error is not None and not row.prompt and len(used) == len(modes) == 1:
-        return used[0], modes[0] == "batch"
+    if row.error is not None and not row.prompt and len(used := run.prompts()) == 1:
+        template, mode = used[0]
+        return template, mode == "batch"
     return row.prompt, row.prompt_mode == "batch"
 
 
@@ -235,7 +244,7 @@ def _facts(row: EvaluationResult) -> list[tuple[str, object]]:
     ]
 
 
-def _others(catalogue: Catalogue, run: LoadedRun, record_id: str, position: int) -> JsonObject:
+def _others(catalogue: Catalogue, run: ViewedRun, record_id: str, position: int) -> JsonObject:
     """Return what runs over the same data answered to the record, this run's askings first."""
     others: list[JsonObject] = []
     same = [run.name, *_runs_on_same_data(catalogue, run)] if record_id else []
@@ -244,16 +253,18 @@ def _others(catalogue: Catalogue, run: LoadedRun, record_id: str, position: int)
             other = catalogue.load(name)
         except (KrisisError, OSError):  # its own page says what is wrong with it
             continue
-        for found in other.select(RowFilter(record=record_id))[:MOST_OTHERS]:
-            if (name, int(found)) != (run.name, position):
-                line = case_line(other, int(found))
-                others.append({"run": name, "model": other.result.backend_name or name, **line})
+        found = case_lines(other, other.select(RowFilter(record=record_id), most=MOST_OTHERS))
+        others += [
+            {"run": name, "model": other.model or name, **line}
+            for line in found
+            if (name, line["position"]) != (run.name, position)
+        ]
     return {"others": others}
 
 
-def _runs_on_same_data(catalogue: Catalogue, run: LoadedRun) -> Iterator[str]:
+def _runs_on_same_data(catalogue: Catalogue, run: ViewedRun) -> Iterator[str]:
     """Yield the other runs of the folder that name the same suite, task and data, newest first."""
-    description = run.result.suite_description
+    description = run.description.suite_description
     mine = tuple(str(description.get(key) or "") for key in ("suite", "task", "content_hash"))
     for entry in catalogue.entries() if mine[2] else ():
         if entry.name != run.name and (entry.suite, entry.task, entry.content_hash) == mine:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from urllib.parse import urlencode
-from weakref import WeakKeyDictionary
 
-import numpy as np
-
+from krisis.answers import AnswerSet
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import deferral_cell, verdict
@@ -21,17 +17,15 @@ from krisis.reporting.report import reasons_of
 from krisis.results.base import TaskFacts
 from krisis.results.export import csv_lines
 from krisis.results.report_tables import answer_words
-from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.catalogue import Catalogue, ViewedRun
+from krisis.viewer.filters import ORDERS, SCORED, RowFilter
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
-from krisis.viewer.row_index import SCORED, SORTS, IntArray, RowFilter
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 500
 MOST_CHOICES = 200
 CONFIDENT = 0.8
 _REPLY_CHARACTERS = 160
-_N_QUEUES = 16
-_MOST_POSITIONS = 3_000_000  # of all queues that are kept of a run: 24 MB
 # The questions that are asked first, each one click away from the report and from the list.
 PRESETS = {
     "confidently wrong": RowFilter(correct="no", confidence_min=CONFIDENT, sort="-confidence"),
@@ -55,67 +49,36 @@ class Queue:
     """The rows that pass a filter, in its order; ``query`` is the filter as part of an address."""
 
     wanted: RowFilter
-    positions: IntArray
     query: str
     words: str
 
-    def around(self, position: int) -> tuple[int | None, int | None, int | None]:
-        """Return the place of a row in the queue, counted from 1, and the rows beside it."""
-        found = np.flatnonzero(self.positions == position)
-        if not found.size:
-            return None, None, None
-        at = int(found[0])
-        before = int(self.positions[at - 1]) if at else None
-        after = int(self.positions[at + 1]) if at + 1 < self.positions.size else None
-        return at + 1, before, after
-
-
-_selected: WeakKeyDictionary[LoadedRun, OrderedDict[RowFilter, IntArray]] = WeakKeyDictionary()
-_lock = threading.Lock()
-
-
-def positions_of(run: LoadedRun, wanted: RowFilter) -> IntArray:
-    """Return the rows of a filter, looked for once."""
-    with _lock:
-        known = _selected.setdefault(run, OrderedDict())
-        positions = known.get(wanted)
-    if positions is None:
-        positions = run.select(wanted)
-        with _lock:
-            known[wanted] = positions
-            while len(known) > _N_QUEUES or (
-                len(known) > 1 and sum(map(len, known.values())) > _MOST_POSITIONS
-            ):
-                known.popitem(last=False)
-    return positions
-
-
-def queue_of(run: LoadedRun, query: Mapping[str, str]) -> Queue:
-    """Return the queue that an address names."""
-    wanted = parse_filter(query)
-    words = filter_words(wanted, run.result.provenance.task_facts)
-    return Queue(wanted, positions_of(run, wanted), query_of(wanted), words)
+    @classmethod
+    def of(cls, run: ViewedRun, query: Mapping[str, str]) -> Queue:
+        """Return the queue that an address names."""
+        wanted = parse_filter(query)
+        return cls(wanted, query_of(wanted), filter_words(wanted, run.description.task))
 
 
 def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     """Show one page of the cases that pass the filters."""
     run = catalogue.load(name)
-    queue = queue_of(run, query)
-    n_found = len(queue.positions)
+    queue = Queue.of(run, query)
+    n_found = run.count(queue.wanted)
     size = whole_of(query, "size", default=PAGE_SIZE, most=LARGEST_PAGE)
     number = whole_of(query, "page", default=1, most=10**9)
     n_pages = max(1, -(-n_found // size))
     number = min(number, n_pages)
-    shown = queue.positions[(number - 1) * size : number * size]
+    shown = run.select(queue.wanted, start=(number - 1) * size, most=size)
     content: JsonObject = {
         "name": name,
         "filter": asdict(queue.wanted),
         "words": queue.words,
+        "damage": run.damage,
         "n_rows": run.n_rows,
         "n_found": n_found,
         "page": number,
         "n_pages": n_pages,
-        "rows": [case_line(run, int(position)) for position in shown],
+        "rows": case_lines(run, shown),
     }
     sized = f"{queue.query}&size={size}".strip("&") if size != PAGE_SIZE else queue.query
     context = {
@@ -126,14 +89,14 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "presets": [(words, query_of(wanted)) for words, wanted in PRESETS.items()],
         "queue": queue.query,
         "query": sized,
-        "heading": run.result.backend_name,
+        "heading": run.model,
     }
     return Page("cases.html", f"Cases · {name}", content, context)
 
 
-def _choices(run: LoadedRun) -> dict[str, list[tuple[str, str]]]:
+def _choices(run: ViewedRun) -> dict[str, list[tuple[str, str]]]:
     """Return what can be chosen under each heading that has values, with its words."""
-    task = run.result.provenance.task_facts
+    task = run.description.task
     found: dict[str, list[tuple[str, str]]] = {}
     for column in ("group", "reason", "failure", "predicted", "truth"):
         values = run.choices(column)[:MOST_CHOICES]
@@ -157,7 +120,7 @@ def parse_filter(query: Mapping[str, str]) -> RowFilter:
         confidence_min=number_of(query, "confidence_min"),
         confidence_max=number_of(query, "confidence_max"),
         deferred_at=number_of(query, "deferred_at"),
-        sort=choice_of(query, "sort", SORTS) or "position",
+        sort=choice_of(query, "sort", tuple(ORDERS)) or "position",
     )
 
 
@@ -204,30 +167,38 @@ def filter_words(wanted: RowFilter, task: TaskFacts | None) -> str:
 def csv_of(catalogue: Catalogue, parts: JsonMapping, query: Mapping[str, str]) -> Iterator[str]:
     """Return all cases of a filter as CSV, line by line, in the columns of `krisis export`."""
     run = catalogue.load(parts["run"])
-    positions = queue_of(run, query).positions
-    return csv_lines(run.result, lambda: (run.row(int(position)) for position in positions))
+    positions = run.select(Queue.of(run, query).wanted)
+
+    def rows() -> Iterator[EvaluationResult]:
+        for start in range(0, len(positions), LARGEST_PAGE):
+            yield from (row for _, row in run.rows(positions[start : start + LARGEST_PAGE]))
+
+    return csv_lines(run.bare_result(), rows)
 
 
-def case_line(run: LoadedRun, position: int) -> JsonObject:
-    """Return a row as a line of a table."""
-    row, task = run.row(position), run.result.provenance.task_facts
-    return {
-        "position": position,
-        "record_id": row.record_id or f"row {position}",
-        "outcome": row.outcome,
-        "tone": tone_of(row),
-        "prediction": row.prediction,
-        "ground_truth": row.ground_truth,
-        "answer": "–" if row.prediction is None else answer_words(row.prediction, task),
-        "truth": answer_words(row.ground_truth, task),
-        "confidence": row.confidence,
-        "cell": deferral_cell(row),
-        "reasons": reasons_of(row.metadata),
-        "reply": shortened(row.error or row.raw_response, n_characters=_REPLY_CHARACTERS),
-    }
+def case_lines(run: ViewedRun, positions: Sequence[int]) -> list[JsonObject]:
+    """Return rows as lines of a table."""
+    task = run.description.task
+    return [
+        {
+            "position": position,
+            "record_id": row.record_id or f"row {position}",
+            "outcome": row.outcome,
+            "tone": tone_of(row, run.answers),
+            "prediction": row.prediction,
+            "ground_truth": row.ground_truth,
+            "answer": "–" if row.prediction is None else answer_words(row.prediction, task),
+            "truth": answer_words(row.ground_truth, task),
+            "confidence": row.confidence,
+            "cell": deferral_cell(row),
+            "reasons": reasons_of(row.metadata),
+            "reply": shortened(row.error or row.raw_response, n_characters=_REPLY_CHARACTERS),
+        }
+        for position, row in run.rows(positions)
+    ]
 
 
-def tone_of(row: EvaluationResult) -> str:
+def tone_of(row: EvaluationResult, answers: AnswerSet | None) -> str:
     """Return the word, and the colour, of what became of a row."""
-    found = verdict(row)
+    found = verdict(row, answers)
     return "correct" if found == "right" else found.replace("_", "-")

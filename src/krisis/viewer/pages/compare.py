@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlencode
@@ -13,9 +13,9 @@ from krisis.json_values import JsonObject
 from krisis.reporting.comparison import ComparisonPage, comparison_page
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.loading import distinct_names
-from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.drawing import draw
-from krisis.viewer.entries import Entry, signature
+from krisis.runs.read import state_of
+from krisis.viewer.catalogue import Catalogue, ViewedRun
+from krisis.viewer.entries import Entry
 from krisis.viewer.page import Page, text_of
 from krisis.viewer.pages.pair import refuse_too_many
 
@@ -65,20 +65,25 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
     context |= {
         "shown": shown,
         "usual": CompareOptions().n_permutations,
-        "rows": [tuple(f"/runs/{quote(one, safe='')}/cases/" for one in pair) for pair in pairs],
+        "rows": [tuple(_case_address(catalogue.load(one)) for one in pair) for pair in pairs],
         "cases": [f"/compare/cases?{urlencode({'run': pair}, doseq=True)}" for pair in pairs],
     }
     return Page("compare.html", "Compare", content, context)
 
 
+def _case_address(run: ViewedRun) -> Callable[[int], str]:
+    """Return what leads from the number of a row in its result to its case."""
+    base = f"/runs/{quote(run.name, safe='')}/cases/"
+    return lambda row: f"{base}{run.places[row]}"
+
+
 def _waiting(names: Sequence[str]) -> Page:
     sentence = f"{len(names)} runs are being compared: {', '.join(names)}"
     note = (
-        "It is worked out once; this page loads itself again until it can be shown. All other "
-        "pages can be looked at meanwhile."
+        "This page refreshes when the result is ready; all other pages can be looked at meanwhile."
     )
     facts: JsonObject = {"comparing": list(names), "problem": ""}
-    context = {"sentence": sentence, "note": note, "progress": None}
+    context = {"sentence": sentence, "note": note}
     return Page("waiting.html", "Being compared", facts, context, status=202)
 
 
@@ -165,14 +170,14 @@ def options_for(n_rows: int, n_runs: int) -> CompareOptions:
 class _Asked:
     """Runs in their saved states; the same ones are compared once."""
 
-    marks: tuple[tuple[str, str, str], ...]
+    marks: tuple[tuple[str, str, tuple[int, ...]], ...]
     catalogue: Catalogue = field(compare=False)
 
     @classmethod
     def of(cls, catalogue: Catalogue, names: Sequence[str]) -> _Asked:
         """Take the runs as they are now."""
         paths = [(name, catalogue.path(name)) for name in names]
-        return cls(tuple((name, str(path), signature(path)) for name, path in paths), catalogue)
+        return cls(tuple((name, str(path), state_of(path)) for name, path in paths), catalogue)
 
 
 Found = tuple[Comparison, ComparisonPage]
@@ -209,9 +214,9 @@ def _compare(asked: _Asked) -> Found:
     names = [name for name, *_ in asked.marks]
     loaded = [asked.catalogue.load(name) for name in names]
     refuse_too_many(loaded)
-    labels = distinct_names([run.result.backend_name for run in loaded], names)
+    labels = distinct_names([run.model for run in loaded], names)
     options = options_for(max(run.n_rows for run in loaded), len(loaded))
     results = [run.result for run in loaded]
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
     shown = comparison_page(comparison)
-    return comparison, replace(shown, figures=[figure.drawn(draw) for figure in shown.figures])
+    return comparison, replace(shown, figures=[figure.drawn() for figure in shown.figures])

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 from krisis.decisions.certificate import Certificate, certificate_from, certificate_lines
 from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
-from krisis.decisions.costs import OWNERSHIP
-from krisis.decisions.decide import PER, DecideOptions, price_thresholds
+from krisis.decisions.costs import OWNERSHIP, PER
+from krisis.decisions.decide import DecideOptions, price_thresholds
 from krisis.decisions.missing_rows import too_many_missing
 from krisis.decisions.run_sample import rows_hash, sample_of
 from krisis.decisions.sample import METHODS, Sample, find_threshold
@@ -25,7 +25,7 @@ from krisis.reporting.wording import threshold_beside
 from krisis.results.account import TaskFacts
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result
-from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.entries import ARTEFACTS, artefacts_in
 from krisis.viewer.page import Page
 from krisis.viewer.pages.decide_asked import Asked, commands, cost_fields, cost_table
@@ -51,6 +51,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     content: JsonObject = {
         "name": name,
         "words": list(items.words),
+        "damage": run.damage,
         "n_rows": items.table.n_rows,
         "n_scored": items.n_items,
         "n_answered": int(items.predicted.sum()),
@@ -78,7 +79,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     except InvalidValue as error:
         content["problem"] = str(error)
     context: JsonObject = {
-        "heading": run.result.backend_name,
+        "heading": run.model,
         "asked": asked,
         "methods": METHODS,
         "kept": {k: v for k, v in query.items() if v.strip()},
@@ -100,7 +101,7 @@ def _take_back_verdicts(content: JsonObject) -> None:
         part["verdict"] = part["verdict"] and "not judged"
 
 
-def _source(run: LoadedRun) -> Source:
+def _source(run: ViewedRun) -> Source:
     made, place = run.result.provenance, place_in_commands(run.path)
     return Source(
         place,
@@ -112,7 +113,7 @@ def _source(run: LoadedRun) -> Source:
     )
 
 
-def _items(run: LoadedRun, asked: Asked) -> tuple[RunItems, bool]:
+def _items(run: ViewedRun, asked: Asked) -> tuple[RunItems, bool]:
     """Return the columns of a run as items; of repeats, one modal answer per record."""
     task = run.result.provenance.task_facts or TaskFacts("")
     source = _source(run)
@@ -130,11 +131,10 @@ def _items(run: LoadedRun, asked: Asked) -> tuple[RunItems, bool]:
     return items, False
 
 
-def _available(run: LoadedRun) -> list[str]:
+def _available(run: ViewedRun) -> list[str]:
     """Name the confidence variants that the first rows have the signals of."""
     table = run.table
-    first = range(min(run.n_rows, _ROWS_LOOKED_AT))
-    found = variants_among(run.row(position).signals for position in first)
+    found = variants_among(row.signals for row in run.result.rows[:_ROWS_LOOKED_AT])
     stated = bool(table.usable.any())
     return ["stated"] * stated + [name for name in found if name != "stated"]
 
@@ -309,10 +309,10 @@ def _costs(items: RunItems, desk: Desk, asked: Asked, threshold: float | None) -
     }
 
 
-def _artefacts(run: LoadedRun) -> list[JsonObject]:
-    """Return the certificates, decisions and audits that lie as JSON in the folder of a run."""
+def _artefacts(run: ViewedRun) -> list[JsonObject]:
+    """Return the certificates, decisions and audits that are saved beside a run."""
     found = []
-    for path, kind in artefacts_in(run.path):
+    for path, kind in artefacts_in(run.path.parent).get(run.path, ()):
         line = {"file": path.name, "kind": ARTEFACTS[kind]}
         try:
             found.append(line | _artefact(run, path, kind))
@@ -321,7 +321,7 @@ def _artefacts(run: LoadedRun) -> list[JsonObject]:
     return found
 
 
-def _artefact(run: LoadedRun, file: Path, kind: str) -> JsonObject:
+def _artefact(run: ViewedRun, file: Path, kind: str) -> JsonObject:
     content = read_object(file)
     if kind == "krisis.certificate":
         certificate = certificate_from(content, place=file.name)
@@ -333,7 +333,7 @@ def _artefact(run: LoadedRun, file: Path, kind: str) -> JsonObject:
     return {"sentences": [str(one) for one in sentences], "problem": ""}
 
 
-def _whose(run: LoadedRun, certificate: Certificate) -> list[str]:
+def _whose(run: ViewedRun, certificate: Certificate) -> list[str]:
     """Say so where a certificate was not made on the rows of the run, or nobody looked."""
     if certificate.calibrator_hash or run.n_rows > MOST_ROWS_READ:
         why = "with a calibrator" if certificate.calibrator_hash else "for so many rows"
@@ -345,7 +345,7 @@ def _whose(run: LoadedRun, certificate: Certificate) -> list[str]:
     return [f"{other}; krisis certify --verify tells what this run says to it."]
 
 
-def _is_of(run: LoadedRun, certificate: Certificate) -> bool:
+def _is_of(run: ViewedRun, certificate: Certificate) -> bool:
     try:
         items = items_of_result(run.result, _source(run))
         sample = sample_of(items, score_options(certificate, None))

@@ -13,7 +13,7 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.partition import deferral_cell, verdicts
-from krisis.metrics.table import BoolArray, Table
+from krisis.metrics.table import BoolArray, IntArray, Table
 from krisis.reporting.deferral import CELLS
 from krisis.reporting.paired_confidence import QUADRANTS, in_bin
 from krisis.reporting.report import reasons_of
@@ -24,16 +24,13 @@ from krisis.results.comparison.matching import (
 )
 from krisis.results.comparison.where import differing, groups_of
 from krisis.results.loading import distinct_names, place_in_commands
-from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.catalogue import MOST_ROWS, Catalogue, ViewedRun
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
 from krisis.viewer.pages.cases import tone_of
-from krisis.viewer.row_index import IntArray
 
 PAGE_SIZE, LARGEST_PAGE = 50, 500
 SHOWN_CHARACTERS = 50_000
 SORTS = ("position", "gap")
-# So many rows of all runs together are held in memory; more are left to the command.
-MOST_ROWS = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class PairFilter:
     sort: str = "position"
 
 
-def refuse_too_many(runs: Sequence[LoadedRun]) -> None:
+def refuse_too_many(runs: Sequence[ViewedRun]) -> None:
     """Refuse runs with more rows than the server may hold."""
     n_rows = sum(run.n_rows for run in runs)
     if n_rows > MOST_ROWS:
@@ -70,22 +67,23 @@ def refuse_too_many(runs: Sequence[LoadedRun]) -> None:
 class MatchedPair:
     """Two runs on the rows that both scored, in the order of the left one."""
 
-    def __init__(self, left: LoadedRun, right: LoadedRun) -> None:
+    def __init__(self, left: ViewedRun, right: ViewedRun) -> None:
         self.runs = (left, right)
         self.labels = distinct_names(
-            [run.result.backend_name for run in self.runs], [run.name for run in self.runs]
+            [run.model for run in self.runs], [run.name for run in self.runs]
         )
-        named = {run.name: run.result for run in self.runs}
         if not all(run.n_rows for run in self.runs):
             raise InvalidValue("a run without rows has no cases to compare; choose another")
         refuse_too_many(self.runs)
+        named = {run.name: run.result for run in self.runs}
         refuse_other_data(named)
         matched = match_runs(named)
         self.tables: tuple[Table, Table] = (
             matched.rows[left.name].table,
             matched.rows[right.name].table,
         )
-        self.positions = [np.array(matched.positions[run.name]) for run in self.runs]
+        self._rows = [run.result.rows.taken(matched.positions[run.name]) for run in self.runs]
+        self.positions = [np.array(run.places)[matched.positions[run.name]] for run in self.runs]
         self.task = left.result.provenance.task_facts
 
     @cached_property
@@ -123,12 +121,11 @@ class MatchedPair:
 
     def side(self, which: int, place: int) -> JsonObject:
         """Return what one run made of a case."""
-        position = int(self.positions[which][place])
-        row = self.runs[which].row(position)
+        row = self._rows[which][place]
         return {
             "run": self.runs[which].name,
-            "position": position,
-            "tone": tone_of(row),
+            "position": int(self.positions[which][place]),
+            "tone": tone_of(row, self.runs[which].answers),
             "answer": "abstained" if row.outcome == "abstained" else self._words(row.prediction),
             "confidence": row.confidence,
             "reply": row.raw_response,
@@ -136,7 +133,7 @@ class MatchedPair:
 
     def case(self, place: int) -> JsonObject:
         """Return a case with what both runs made of it."""
-        row = self.runs[0].row(int(self.positions[0][place]))
+        row = self._rows[0][place]
         cell = deferral_cell(row)
         return {
             "position": int(self.positions[0][place]),
@@ -158,7 +155,7 @@ _matching = threading.Lock()
 
 
 @lru_cache(maxsize=2)
-def _matched(left: LoadedRun, right: LoadedRun) -> MatchedPair:
+def _matched(left: ViewedRun, right: ViewedRun) -> MatchedPair:
     return MatchedPair(left, right)
 
 

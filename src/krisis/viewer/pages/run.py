@@ -16,7 +16,9 @@ def page(catalogue: Catalogue, name: str) -> Page:
     progress = progress_page(catalogue, name).content
     report = run.report
     content = {"name": name, "progress": progress, **_facts(report)}
-    content["metric_scores"] = run.result.to_dict(include_results=False)["metric_scores"]
+    content["metric_scores"] = run.remembered(
+        "scores", lambda: run.result.to_dict(include_results=False)["metric_scores"]
+    )
     context = {"report": report, "links": CaseLinks(run)}
     return Page("run.html", f"{report.heading} · {name}", content, context)
 

@@ -23,9 +23,9 @@ from krisis.results.side_by_side import (
     cell_dict,
     metric_cell,
 )
-from krisis.runs.read import Progress
+from krisis.runs.read import Progress, state_of
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.entries import ARTEFACTS, Entry, artefacts_in, signature
+from krisis.viewer.entries import ARTEFACTS, Entry, artefacts_in, shown
 from krisis.viewer.page import Page, choice_of, text_of, whole_of
 
 STATES = ("ended", "running", "stopped", "unreadable")
@@ -34,6 +34,7 @@ N_SHOWN, PAGE_SIZE, LARGEST_PAGE = 10, 50, 500
 N_COLUMNS = 4
 _USUAL = ("accuracy", "selective_accuracy", "abstention_rate", "deferral_alignment")
 Key: TypeAlias = Callable[[Entry], float | str]
+Certificates: TypeAlias = Mapping[Path, Sequence[JsonObject]]
 # What a table can be sorted by beside its metrics.
 _SORTS: dict[str, Key] = {
     "model": lambda entry: entry.model.casefold(),
@@ -105,7 +106,9 @@ def page(catalogue: Catalogue, query: Mapping[str, str], metrics: Sequence[str])
     known = _headings(entry.scores for entry in entries)
     view = _view(query, metrics, known)
     found = [entry for entry in entries if view.lets_through(entry)]
-    tables = _tables([e for e in found if e.state in ("ended", "stopped")], view)
+    certificates = _certificates(catalogue)
+    listed = [e for e in found if e.state in ("ended", "stopped")]
+    tables = _tables(listed, view, certificates)
     content: JsonObject = {
         "folder": catalogue.folder.name,
         "filter": asdict(view),
@@ -134,7 +137,7 @@ def progress_page(catalogue: Catalogue, name: str) -> Page:
     """Say how far one run has come, and what it took so far."""
     entry = catalogue.entry(name)
     content = line(entry)
-    so_far = catalogue.so_far(entry)
+    so_far = catalogue.progress(entry)
     if so_far is not None:
         content |= _took(so_far, entry.n_cases - entry.n_done)
     return Page("progress.html", f"Progress · {name}", content)
@@ -161,6 +164,7 @@ def line(entry: Entry) -> JsonObject:
     """Return what is said of a run without its scores."""
     return {
         "name": entry.name,
+        "file": shown(entry.path.name),
         "state": entry.state,
         "backend_name": entry.model,
         "suite": entry.suite,
@@ -209,17 +213,37 @@ def _headings(all_scores: Iterable[Mapping[str, MetricScore]]) -> dict[str, str]
     return dict(sorted(found.items(), key=lambda pair: order.get(pair[0], len(order))))
 
 
-def _tables(entries: Sequence[Entry], view: View) -> list[JsonObject]:
+def _certificates(catalogue: Catalogue) -> Certificates:
+    """Return what the certificates saved beside runs promise."""
+    return {
+        run: [
+            _certificate(path, state_of(path))
+            for path, kind in saved
+            if ARTEFACTS[kind] == "certificate"
+        ]
+        for run, saved in artefacts_in(catalogue.folder).items()
+    }
+
+
+def _tables(entries: Sequence[Entry], view: View, certificates: Certificates) -> list[JsonObject]:
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         groups.setdefault((entry.suite, entry.task), []).append(entry)
     return [
-        _table(suite, task, found, view, alone=len(groups) == 1)
+        _table(suite, task, found, view, certificates, alone=len(groups) == 1)
         for (suite, task), found in sorted(groups.items())
     ]
 
 
-def _table(suite: str, task: str, entries: list[Entry], view: View, *, alone: bool) -> JsonObject:
+def _table(
+    suite: str,
+    task: str,
+    entries: list[Entry],
+    view: View,
+    certificates: Certificates,
+    *,
+    alone: bool,
+) -> JsonObject:
     columns = _columns(entries, view)
     sort = view.sort or _usual_sort(columns)
     ordered = _ordered(entries, sort)
@@ -237,7 +261,7 @@ def _table(suite: str, task: str, entries: list[Entry], view: View, *, alone: bo
         "n_sets_of_cases": len({entry.content_hash for entry in entries}),
         "page": number if alone else 1,
         "n_pages": n_pages if alone else 1,
-        "rows": [_row(entry, columns) for entry in shown],
+        "rows": [_row(entry, columns, certificates.get(entry.path, ())) for entry in shown],
         "baselines": _baselines(entries, columns),
     }
 
@@ -282,17 +306,13 @@ def _ordered(entries: Sequence[Entry], sort: str) -> list[Entry]:
     return [*known, *(entry for entry in by_name if keys[id(entry)] != keys[id(entry)])]
 
 
-def _row(entry: Entry, columns: Sequence[Column]) -> JsonObject:
+def _row(entry: Entry, columns: Sequence[Column], certificates: Sequence[JsonObject]) -> JsonObject:
     sources = list(entry.scores_by_source)
     return {
         **line(entry),
         "figures": _figures(entry.scores, columns),
         "sources": sources if len(sources) > 1 else [],
-        "certificates": [
-            _certificate(path, signature(path))
-            for path, kind in artefacts_in(entry.path)
-            if ARTEFACTS[kind] == "certificate"
-        ],
+        "certificates": list(certificates),
     }
 
 
@@ -313,8 +333,8 @@ def _baselines(entries: Sequence[Entry], columns: Sequence[Column]) -> list[Json
 
 
 @lru_cache(maxsize=2000)
-def _certificate(path: Path, _: str) -> JsonObject:
-    """Say what a certificate in the folder of a run promises."""
+def _certificate(path: Path, _: tuple[int, ...]) -> JsonObject:
+    """Say what a certificate beside a run promises."""
     try:
         certificate = certificate_from(read_object(path), place=path.name)
     except KrisisError as error:
