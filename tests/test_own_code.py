@@ -189,8 +189,7 @@ def test_a_suite_a_backend_and_a_metric_run_from_files(krisis, tmp_path: Path) -
         *("--metric", "accuracy", "--metric", "mine/own_metrics.py:Missed[level=0.6]"),
     )
     assert code == 0, err
-    assert "Suite:   clinic / onset" in out
-    assert "Backend: lactate-rule" in out
+    assert "\nclinic / onset · lactate-rule" in out
     assert "Missed [level=0.6]" in out
     (run,) = (tmp_path / "runs").iterdir()
     result = load_run(run)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.documents import facts
 from tests.invented_runs import edit_run
 
 from krisis import Benchmark, SuiteConfig, registry
@@ -54,7 +55,8 @@ def test_the_examples_run(krisis: Any, example: str, model: str, n_records: int)
     code, printed, error = krisis("run", EXAMPLES / example, "--model", model, "-o", "runs")
     assert code == 0, error
     assert f"Records: {n_records} loaded" in printed
-    assert "Data:    " in printed
+    path = only_run(Path("runs"))
+    assert facts(load_run(path).document())["data"]
     described = load_run(only_run(Path("runs"))).suite_description
     assert described["provenance"][0]["licence"] == "Apache-2.0"
 

@@ -165,6 +165,14 @@ def test_what_cannot_be_resampled_has_its_whole_range_or_a_reason():
     assert one["aurc"].reason == "no_answered_rows"
 
 
+def test_replicates_beside_the_value_are_widened_to_contain_it():
+    values = np.linspace(0.4, 0.6, 101)
+    for value, ends in ((0.9, (0.4, 0.9)), (0.1, (0.1, 0.6))):
+        figure = FigureRange(value=value, low=0.0, high=1.0)
+        found = bootstrap_interval(values, values, figure, n_units=50, level=0.95)
+        assert (found.low, found.high) == pytest.approx(ends, abs=0.01)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.sampled_from([0.0, 0.1, 1.0]))
 def test_the_interval_exists_holds_the_value_and_stays_in_range(seed, n_units, error):

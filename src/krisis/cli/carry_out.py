@@ -56,7 +56,8 @@ def carry_out(
         except BackendError as error:
             raise RunFailed(f"the run ended at its first call: {error}") from None
     if result.attrition.n_sent or not isinstance(result.stop, Detached | Interrupted):
-        print_document(result.document())
+        # Whoever named metrics wants to see them.
+        print_document(result.document(), verbose=bool(config.metrics))
     _conclude(result)
     return Path(result.provenance.run_file or config.out)
 

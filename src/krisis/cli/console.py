@@ -35,9 +35,9 @@ def drawn(draw: Callable[[Console], None], *, to_file: bool = False) -> str:
     return found.get().rstrip("\n")
 
 
-def print_document(document: Document) -> None:
-    """Print the short form of a document, in colour where the terminal has it."""
-    typer.echo(terminal_text(document, verbose=False, colour=has_colour()))
+def print_document(document: Document, *, verbose: bool = False) -> None:
+    """Print a document, in its short form unless ``verbose``, in colour where there is any."""
+    typer.echo(terminal_text(document, verbose=verbose, colour=has_colour()))
 
 
 def has_colour() -> bool:

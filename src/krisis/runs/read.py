@@ -829,6 +829,8 @@ def _readable_place(path: Path) -> tuple[str, Path | None]:
     with path.open("rb") as file:
         is_wal = file.read(20)[18:20] == b"\2\2"
     if not is_wal and not has_unmerged(path):
+        if _may_write(path):
+            is_written(path)  # removes the lock that a process left when it was killed
         return f"{place}?mode=ro", None
     if _may_write(path):
         if not is_written(path):
