@@ -208,7 +208,7 @@ def test_to_look_at_a_run_executes_no_file_that_it_names(krisis, files: Path) ->
     for name in ("own_suite", "own_backend", "own_metrics"):
         (files / f"{name}.py").write_text("raise SystemExit('executed')")
         sys.modules.pop(name)
-    code, out, _ = krisis("show", str(run))
+    code, out, _ = krisis("show", str(run), "--verbose")
     assert code == 0
     assert "Accuracy" in out
 

@@ -50,7 +50,8 @@ def printed(folder: Path) -> dict[tuple[str, str], str]:
     found = {}
     for name, words in COMMANDS.items():
         for kind in ("table", "csv", "markdown", "latex", "json"):
-            done = krisis(*words, "--format", kind, cwd=folder)
+            asked = ("--json",) if kind == "json" else ("--format", kind)
+            done = krisis(*words, *asked, cwd=folder)
             assert done.returncode == 0, done.stderr
             found[name, kind] = done.stdout
     return found

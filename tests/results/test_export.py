@@ -53,10 +53,10 @@ BACK: dict[str, Any] = {
     "prediction": "prediction",
     "id": "record_id",
     "repeat": "asking",
-    "cluster": "cluster_id",
+    "patient": "cluster_id",
     "confidence": "confidence",
     "abstained": "abstained",
-    "failed": "error",
+    "error": "error",
 }
 
 
@@ -117,7 +117,7 @@ def test_the_table_comes_back_as_the_same_rows(
     done = krisis("export", saved, "--to", kind, "-o", path)
     assert done.exit_code == 0, done.exception
     assert "wrote 6 rows" in done.output
-    options = {**BACK, "failed": "failure_class"} if kind == "csv" else BACK
+    options = {**BACK, "error": "failure_class"} if kind == "csv" else BACK
     if kind == "csv":  # a failed row says nothing of abstaining: 1, 0 or empty
         text = path.read_text(encoding="utf-8")
         frame = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)

@@ -182,9 +182,9 @@ def test_rules_are_shown_as_a_checklist_apart_from_what_was_due() -> None:
     lines = format_report(result).splitlines()
     cells = {line[:8].strip(): line[8:].split() for line in lines if line[:5] in RULE_LINES}
     assert cells == {
-        "child": ["2", "1", "0.5000", "1", "1"],
-        "any rule": ["2", "1", "0.5000", "1", "1"],
-        "no rule": ["2", "1", "0.5000", "1", "0"],
+        "child": ["2", "1", "50", "%", "1", "1"],
+        "any rule": ["2", "1", "50", "%", "1", "1"],
+        "no rule": ["2", "1", "50", "%", "1", "0"],
     }
     said = "Rules are a checklist, not the truth: 1 of 2 deferrals follow a rule."
     assert any(line.startswith(said) for line in lines)

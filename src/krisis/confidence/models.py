@@ -244,7 +244,8 @@ def _logit(probability: FloatArray) -> FloatArray:
 def _standards(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation; a feature that never moves keeps scale 1."""
     scales = features.std(axis=0)
-    scales[(scales == 0) | ~np.isfinite(scales)] = 1.0
+    # Equal values have a deviation of a few roundings.
+    scales[(scales < 1 / LARGEST) | ~np.isfinite(scales)] = 1.0
     return features.mean(axis=0), scales
 
 

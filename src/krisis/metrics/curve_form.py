@@ -178,8 +178,7 @@ class CurveFigure(Form):
         for coverage in self.plan.coverages:
             if self.name == risk_key(coverage):
                 found = self.curve.risk_at(coverage)
-                reached = coverage if self.plan.exact else found and found[1]
-                return round((reached or 0.0) * self._table.n_scored) if found else 0
+                return round(found[1] * self._table.n_scored) if found else 0
         return int(self.curve.n_accepted[-1])
 
     def value(self) -> float:

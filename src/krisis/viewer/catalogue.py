@@ -21,7 +21,7 @@ from krisis.results.loading import place_in_commands, reproduce_command, scored_
 from krisis.results.repeats import mark_agreement
 from krisis.runs.description import RunDescription
 from krisis.runs.load import result_of
-from krisis.runs.places import is_written
+from krisis.runs.places import is_run_file, is_written
 from krisis.runs.read import CaseOf, Progress, RunFile, open_run, state_of
 from krisis.viewer.entries import Entry, Look, found_in, objection, read_entry, shown
 from krisis.viewer.filters import ORDERS, RowFilter, RowFilters
@@ -205,6 +205,11 @@ class Catalogue:
             raise InvalidFile(
                 f"{folder} is not a folder; name the one that holds your runs, or type: "
                 "krisis run ckd --model guideline"
+            )
+        if self.folder.is_file() and not is_run_file(self.folder):
+            raise InvalidFile(
+                f"{folder} is no run; name a run file or a folder that holds runs, or print a saved "
+                "result with: krisis show"
             )
         self.index = Index(self.folder)
         self.search = TextSearch(self.index.place)

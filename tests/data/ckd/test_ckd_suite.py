@@ -452,14 +452,14 @@ def test_real_stages_are_those_of_the_estimate(cohort_file):
     "given", [{}, {"deferral": {"risk": 0.1}}, {"deferral": {"margin_ml_min": 5}}]
 )
 def test_the_price_can_be_set_for_a_run_beside_other_choices(given):
-    words = {"suite": "ckd", "model": "guideline", "risk": 0.1, "suite_options": given}
+    words = {"suite": "ckd", "model": "guideline", "price": 0.1, "suite_options": given}
     chosen = suite_of(checked_config(words, "here"))
     margin = given.get("deferral", {}).get("margin_ml_min", 3.0)
     assert chosen.deferral == Deferral(risk=0.1, margin_ml_min=margin)
     assert chosen.describe()["deferral"]["risk"] == 0.1
     assert chosen.rules["guideline"].price == 0.1
     assert chosen.task.price == 0.1
-    with pytest.raises(UnknownName, match="option of the suite phq8: 'risk'"):
+    with pytest.raises(UnknownName, match="option of the suite phq8: 'price'"):
         suite_of(checked_config({**words, "suite": "phq8", "suite_options": {}}, "here"))
     with pytest.raises(InvalidValue, match=r"risk: .* less than 1"):
         checked_config({**words, "risk": 1.0}, "here")

@@ -276,7 +276,7 @@ def test_two_experiments_of_one_mode_and_rows_of_other_suites_are_refused() -> N
         PHQ8RunFile.content([PlainRun("phq8", TASK, [PlainRow("x", "", 1, 1)], mode="a")])
 
 
-def test_the_run_directories_of_a_file_are_named_in_it() -> None:
-    runs = [PlainRun("phq8", TASK, [], mode="a", provenance={"run_file": "A"})]
-    assert PHQ8RunFile.run_directories(PHQ8RunFile.content(runs)) == ["A"]
-    assert PHQ8RunFile.run_directories({}) == []
+def test_the_runs_of_a_file_are_named_in_it() -> None:
+    runs = [PlainRun("phq8", TASK, [], mode="a", provenance={"run": "A"})]
+    assert PHQ8RunFile.run_names(PHQ8RunFile.content(runs)) == ["A"]
+    assert PHQ8RunFile.run_names({}) == []
