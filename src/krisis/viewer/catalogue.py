@@ -208,8 +208,8 @@ class Catalogue:
             )
         if self.folder.is_file() and not is_run_file(self.folder):
             raise InvalidFile(
-                f"{folder} is no run; name a run file or a folder that holds runs, or print a saved "
-                "result with: krisis show"
+                f"{folder} is no run; name a run file or a folder that holds runs, or print a "
+                "saved result with: krisis show"
             )
         self.index = Index(self.folder)
         self.search = TextSearch(self.index.place)

@@ -461,8 +461,8 @@ def test_the_price_can_be_set_for_a_run_beside_other_choices(given):
     assert chosen.task.price == 0.1
     with pytest.raises(UnknownName, match="option of the suite phq8: 'price'"):
         suite_of(checked_config({**words, "suite": "phq8", "suite_options": {}}, "here"))
-    with pytest.raises(InvalidValue, match=r"risk: .* less than 1"):
-        checked_config({**words, "risk": 1.0}, "here")
+    with pytest.raises(InvalidValue, match=r"price: .* less than 1"):
+        checked_config({**words, "price": 1.0}, "here")
 
 
 def test_the_measured_rate_can_be_asked_for():
