@@ -261,3 +261,8 @@ def test_the_intervals_cover_and_expected_losses_need_fewer_cases() -> None:
     spread = {(c.reader, c.expected): c.standard_error for c in cells if c.metric.endswith("cost")}
     for reader in ("ideal", "fine", "noisy"):
         assert spread[reader, True] < 0.6 * spread[reader, False]
+
+
+def test_the_chance_of_an_answer_that_nobody_may_give_is_no_answer_of_the_reader() -> None:
+    rows = Rows([case(0, 0, chances={"0": 0.7, "1": 0.2, "9": 0.1})], PRICED)
+    assert DecisionCost(price=0.2)(rows).value == pytest.approx(0.3)

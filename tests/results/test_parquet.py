@@ -296,6 +296,7 @@ def test_some_rows_of_a_large_file_keep_their_other_columns(
     assert signal is not None
     assert signal[1] == 0.25
     assert part.reader.signal_column("token_pe") is None
+    assert part.reader.signal_names() == table.reader.signal_names() == ["token_msp"]
     assert part.reader.row_name(0) == "row 2"
     assert part.reader.missing_clusters() == ["r"]
     assert part.missing_truths == [0]
