@@ -319,3 +319,18 @@ def test_as_json_a_verdict_has_every_digit_and_no_sentence() -> None:
     figure = found["correctness"]["figures"][0]
     assert figure["estimate"]["value"] == 2 / 3
     assert not math.isnan(figure["estimate"]["low"])
+
+
+def test_where_there_is_no_guideline_the_model_is_read_beside_the_people_who_read() -> None:
+    rows = rows_of((60, "right"), (20, "wrong"), (20, "deferred"), due=False)
+    result = BenchmarkResult(rows, {}, {}, "m", {"task_facts": TaskFacts("t", ANSWERS)})
+    read = rows_of((30, "wrong"), (40, "right"), due=False)
+    result.baseline_rows = {
+        "majority": Rows(rows_of((100, "wrong")), result.rows.answers),
+        "physician (read 70 of 100)": Rows(read, result.rows.answers),
+    }
+    line = verdict_of(result).line("correctness")
+    assert str(line.compared[0]) == "physician (read 70 of 100) 57 % on 70 of them"
+    assert line.answer == "yes"
+    result.baseline_rows = {"guideline": Rows(rows, result.rows.answers), **result.baseline_rows}
+    assert str(verdict_of(result).line("correctness").compared[0]).startswith("guideline ")

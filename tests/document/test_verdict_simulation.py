@@ -13,7 +13,14 @@ import numpy as np
 import pytest
 
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.pages.verdict import VerdictOptions, _groups, _knew_when, _matched, _right, _trusted
+from krisis.pages.verdict import (
+    VerdictOptions,
+    _comparator,
+    _groups,
+    _knew_when,
+    _right,
+    _trusted,
+)
 from krisis.results.account import TaskFacts
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, source_of
@@ -73,7 +80,8 @@ class World:
                     )
         result = BenchmarkResult(rows, {}, {}, extras=FACTS)
         run = items_of_result(result, source_of(result))
-        theirs = _matched(run.table, Rows(guide, result.rows.answers) if guide else None)
+        result.baseline_rows = {"guideline": Rows(guide, result.rows.answers)} if guide else {}
+        theirs = _comparator(run.table, result, "")
         return {
             "deferral": _knew_when(run, theirs).answer,
             "correctness": _right(run.table, theirs).answer,

@@ -19,9 +19,10 @@ from krisis.metrics import (
     default_benchmark_metrics,
     score_all,
 )
+from krisis.metrics.scoring import metric_from_name
 from krisis.pages.numbers import Estimate
 from krisis.reporting.report import build_report, report_html
-from krisis.results.account import EXECUTION_FIELDS
+from krisis.results.account import EXECUTION_FIELDS, TaskFacts
 from krisis.results.report import (
     format_json_report,
     format_metrics_json_report,
@@ -322,3 +323,17 @@ def test_errors_that_are_more_confident_than_right_answers_are_pointed_out() -> 
     # The means of nine and of fourteen times 0.6 are not the same float.
     equal = [EvaluationResult(int(n > 8), 1, confidence=0.6) for n in range(23)]
     assert "more confident (" not in format_report(result_of(equal))
+
+
+def test_the_room_is_printed_in_every_report_of_a_task_with_a_price() -> None:
+    task = TaskFacts("t", ((0, "no"), (1, "yes")), price=0.2)
+    rows = [EvaluationResult(1, 1), EvaluationResult(0, 0), EvaluationResult(None, 1, True)]
+    plain = BenchmarkResult(rows, {}, {}, "m", {"task_facts": task})
+    scored = plain.scored([metric_from_name("decision_skill")], BootstrapOptions())
+    found = " ".join(format_report(scored).split())
+    room = "costs 0.200 per case, an ideal reader 0.000, this model 0.067"
+    assert (
+        f"Room: at a price of 0.200 per deferral, the best constant policy (always defer) {room}"
+        in found
+    )
+    assert "Room:" not in format_report(plain)

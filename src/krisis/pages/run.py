@@ -135,9 +135,27 @@ def _cases(result: BenchmarkResult) -> list[Section]:
     headings = ("right", "wrong", "deferred", "no answer", "all")
     columns = (Column("name", "cases"), *(Column("count", one) for one in headings))
     parts: list[Content] = [Table(columns=columns, rows=rows)]
+    if room := _room(result.metric_scores.get("decision_skill")):
+        parts.append(Sentences([room]))
     if risk := risk_sentence(result.suite_description):
         parts.append(Sentences([risk]))
     return [Section(key="cases", title="What became of the cases", parts=parts)]
+
+
+def _room(score: MetricScore | None) -> str:
+    """Say what there is to gain at the price of deferring: the room that a skill is measured in."""
+    if score is None or "room" not in score.details:
+        return ""
+    found = score.details
+    price, constant, ideal, own = (
+        Column("figure", "").write(found[name])
+        for name in ("price", "constant_cost", "ideal_cost", "cost")
+    )
+    policy = f"the best constant policy (always {found['constant_policy']})"
+    return (
+        f"Room: at a price of {price} per deferral, {policy} costs {constant} per case, an ideal "
+        f"reader {ideal}, this model {own}."
+    )
 
 
 _PARTS = {

@@ -1,10 +1,11 @@
 """The verdict of a run: six questions, answered by rules that simulations hold to their error.
 
 The first two lines compare the model with the guideline and with the best constant policy on the
-same cases: *yes* when the whole interval is on the good side of both, *no* when it is on the bad
-side of the constant policy, *partly* when it is above the constant policy and not shown to be above
-the guideline, otherwise *cannot tell*. A verdict is a view and no claim: it is not a certificate,
-and the ledger of a run does not record it.
+same cases; where a suite has no guideline, with the people who read them. *Yes* when the whole
+interval is on the good side of both, *no* when it is on the bad side of the constant policy,
+*partly* when it is above the constant policy and not shown to be above the guideline, otherwise
+*cannot tell*. A verdict is a view and no claim: it is not a certificate, and the ledger of a run
+does not record it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from krisis.decisions.missing_rows import MOST_NOT_EVALUATED, too_many_missing
 from krisis.decisions.run_sample import ScoreOptions, sample_of
 from krisis.decisions.sample import find_threshold, ratio_interval
 from krisis.errors import UserError
-from krisis.metrics.base import Rows
 from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.metrics.forms import Share, Undefined, prior_icc
 from krisis.metrics.items import RunItems
@@ -39,6 +39,7 @@ from krisis.statistics.shares import share_interval
 
 DEFAULT_RISK, DEFAULT_DELTA = 0.05, 0.1
 GUIDELINE = "guideline"
+PEOPLE = ("physician", "reader")  # baselines that are people
 # How far mean confidence may be from the share of right answers and still be called trustworthy.
 TRUSTED_GAP = 0.05
 _MOST_CONFIDENT = 0.1  # the share of answers whose risk is looked at apart
@@ -65,9 +66,7 @@ def verdict_of(result: BenchmarkResult, options: VerdictOptions | None = None) -
     options = options or VerdictOptions()
     result, about = one_kind(result)
     run = items_of_result(result, source_of(result))
-    # Of several kinds of patients each has baselines of its own, such as "guideline (real)".
-    name = f"{GUIDELINE} ({about.partition(' ')[0]})" if about else GUIDELINE
-    guideline = _matched(run.table, result.baseline_rows.get(name))
+    guideline = _comparator(run.table, result, about)
     usable, accepted = _usable(run, options)
     return Verdict(
         [
@@ -119,24 +118,38 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Guideline:
-    """What the guideline did with the cases of a table, row by row; it may lack some."""
+class _Comparator:
+    """What the guideline, or a person, did with the cases of a table, row by row.
 
+    Both may lack some cases.
+    """
+
+    name: str
     known: BoolArray
     answered: BoolArray
     abstained: BoolArray
     correct: BoolArray
 
 
-def _matched(table: Table, rows: Rows | None) -> _Guideline | None:
-    if not rows:
-        return None
-    theirs = rows.table
-    at = {row.record_id: place for place, row in enumerate(theirs.rows)}
-    places = np.array([at.get(row.record_id, -1) for row in table.rows], dtype=np.int64)
-    known = places >= 0
-    columns = (theirs.answered, theirs.abstained, theirs.correct)
-    return _Guideline(known, *(known & column[places] for column in columns))
+def _comparator(table: Table, result: BenchmarkResult, about: str) -> _Comparator | None:
+    """Return the guideline, else a person who read the cases: that is what a model must beat."""
+    # Of several kinds of patients each has baselines of its own, such as "guideline (real)".
+    guideline = f"{GUIDELINE} ({about.partition(' ')[0]})" if about else GUIDELINE
+    known = list(result.baseline_rows)
+    chosen = [one for one in known if one == guideline]
+    chosen += [one for one in known if one.partition(" ")[0] in PEOPLE]
+    for name in chosen:
+        rows = result.baseline_rows[name]
+        if not rows:
+            continue
+        theirs = rows.table
+        at = {row.record_id: place for place, row in enumerate(theirs.rows)}
+        places = np.array([at.get(row.record_id, -1) for row in table.rows], dtype=np.int64)
+        found = places >= 0
+        columns = (theirs.answered, theirs.abstained, theirs.correct)
+        shown = GUIDELINE if name == guideline else name
+        return _Comparator(shown, found, *(found & column[places] for column in columns))
+    return None
 
 
 # --- Comparing with two policies ------------------------------------------------------------
@@ -201,7 +214,7 @@ def _share(table: Table, hits: BoolArray, among: BoolArray) -> Estimate:
 # --- Knew when not to answer? ---------------------------------------------------------------
 
 
-def _knew_when(run: RunItems, guideline: _Guideline | None) -> VerdictLine:
+def _knew_when(run: RunItems, guideline: _Comparator | None) -> VerdictLine:
     line, table = _Line("deferral", "Knew when not to answer?"), run.table
     due, safe = (table.should_abstain == code for code in (1, 0))
     if not due.any() or not safe.any():
@@ -223,7 +236,9 @@ def _knew_when(run: RunItems, guideline: _Guideline | None) -> VerdictLine:
         left, theirs = guideline.abstained, guideline.answered
         if due_too.any() and safe_too.any():
             compared = [
-                Stated(words="guideline {}", estimate=Estimate(float(left[due_too].mean()))),
+                Stated(
+                    words=f"{guideline.name} {{}}", estimate=Estimate(float(left[due_too].mean()))
+                ),
                 Stated(words="{}", estimate=Estimate(float(theirs[safe_too].mean()))),
             ]
             parts = [(_minus(deferred, left), due_too), (_minus(answered, theirs), safe_too)]
@@ -284,7 +299,7 @@ def _saved(run: RunItems, line: _Line) -> VerdictLine:
 # --- Right when it answered? ----------------------------------------------------------------
 
 
-def _right(table: Table, guideline: _Guideline | None) -> VerdictLine:
+def _right(table: Table, guideline: _Comparator | None) -> VerdictLine:
     line, answered = _Line("correctness", "Right when it answered?"), table.answered
     if not answered.any():
         return line("cannot tell", reason="it answered no case")
@@ -297,7 +312,9 @@ def _right(table: Table, guideline: _Guideline | None) -> VerdictLine:
         theirs = float(guideline.correct[both].mean())
         mine = float(table.correct[both].mean())
         compared = [
-            Stated(words=f"guideline {{}} on {both.sum():,} of them", estimate=Estimate(theirs)),
+            Stated(
+                words=f"{guideline.name} {{}} on {both.sum():,} of them", estimate=Estimate(theirs)
+            ),
             Stated(words="on these the model {}", estimate=Estimate(mine), brief=False),
         ]
         difference = _mean_of_parts(table, [(_minus(table.correct, guideline.correct), both)])
