@@ -216,7 +216,7 @@ def test_to_look_at_a_run_executes_no_file_that_it_names(krisis, files: Path) ->
 FAULTS = {
     "load raises": (
         ("run", "mine/own_suite.py:Broken", "--model", "majority"),
-        "failed in load (own_suite.py, line 18): KeyError: 'lactate'; mend it (--debug shows",
+        "failed in load (own_suite.py, line 18): KeyError: 'lactate'; fix it (--debug shows",
     ),
     "prepare raises": (
         ("run", "mine/own_suite.py:NotPrepared", "--model", "mine/own_backend.py:Unready"),

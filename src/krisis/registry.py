@@ -237,7 +237,7 @@ def _brought(place: str, what: str) -> JsonValue:
         raise
     except (Exception, SystemExit) as error:
         raise PlugInFault(
-            f"{what} cannot be loaded from {source}: {_sentence(error)}; mend it, or check the "
+            f"{what} cannot be loaded from {source}: {_sentence(error)}; fix it, or check the "
             "name (--debug shows the traceback)"
         ) from error
     _OWN_MODULES[module.__name__.partition(".")[0]] = what
@@ -285,7 +285,7 @@ def fault_of_own_code(error: BaseException) -> PlugInFault | None:
     what = _OWN_MODULES[frame.f_globals["__name__"].partition(".")[0]]
     return PlugInFault(
         f"{what} failed in {code.co_name} ({Path(code.co_filename).name}, line {line}): "
-        f"{_sentence(error)}; mend it (--debug shows the traceback)"
+        f"{_sentence(error)}; fix it (--debug shows the traceback)"
     )
 
 

@@ -55,7 +55,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Maintain": {
         "pull": ("krisis.cli.pull", "Download a small model, or the patients of a suite."),
-        "doctor": ("krisis.cli.doctor", "Say what is damaged in a run, and mend it."),
+        "doctor": ("krisis.cli.doctor", "Diagnose and repair a run."),
         "cache": ("krisis.cli.cache", "Show or clear the cache of paid replies."),
     },
 }

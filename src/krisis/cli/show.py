@@ -47,8 +47,6 @@ def show(
     deferral: str = typer.Option(
         "",
         "--deferral",
-        metavar="LABEL",
-        help="seed: score by the three flags of the first version instead of the suite's label.",
     ),
     output_format: Format = "",
     as_json: AsJson = False,

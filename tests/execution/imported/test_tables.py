@@ -190,7 +190,7 @@ def test_other_separators_give_the_rows_of_commas(tmp_path: Path, separator: str
     ("lines", "options", "message"),
     [
         (["label,label,said", "1,1,1"], {}, "the column 'label' twice"),
-        (["label,said", '1,"1'], {}, "mend the quotes"),
+        (["label,said", '1,"1'], {}, "fix the quoting"),
         (["label,said"], {}, "has no rows"),
         (["label,said", "1,1"], {"truth": "lable"}, "did you mean 'label'"),
         (["label,said", "1,1"], {"truth": ""}, "--truth is missing"),

@@ -199,7 +199,7 @@ def _csv_lines(path: Path) -> Iterator[Line]:
                 yield reader.line_num, f"it has {len(row)} cells and the first line {len(head)}"
     except csv.Error as error:
         raise InvalidFile(
-            f"{path}, line {reader.line_num}: {error}; mend the quotes, or write it again"
+            f"{path}, line {reader.line_num}: {error}; fix the quoting or export it again"
         ) from None
     finally:
         csv.field_size_limit(before)
