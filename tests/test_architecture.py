@@ -35,6 +35,7 @@ MAY_SEE: dict[str, set[str]] = {
     "verbs": {
         *("data", "backends", "execution", "benchmark", "metrics", "statistics", "confidence"),
         *("results", "runs", "decisions", "reporting"),
+        "pages",
     },
     "answers": set(),
     "outcomes": set(),

@@ -25,7 +25,7 @@ def ward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_commands_of_the_tutorial_end_as_it_says(
     ward: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krisis.reporting.figure.Figure.svg", "<svg></svg>")  # drawing takes long
+    monkeypatch.setattr("krisis.pages.figure.Figure.svg", "<svg></svg>")  # drawing takes long
     page = PAGE.read_text(encoding="utf-8")
     page = page.replace("--n-synthetic 600", "--n-synthetic 70 --no-baselines")
     page = page.replace("--risk 0.2 ", "--risk 0.4 ").replace(

@@ -20,6 +20,7 @@ from krisis.metrics.partition import deferral_cell
 from krisis.metrics.risk_band import risk_band
 from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.table import Answers
+from krisis.pages.palette import TONES
 from krisis.reporting.breakdown import SMALLEST_GROUP, breakdown_figures, breakdown_table
 from krisis.reporting.confidence_charts import (
     corp_figure,
@@ -31,7 +32,6 @@ from krisis.reporting.confidence_charts import (
 )
 from krisis.reporting.deferral import confusion_figure, confusion_table
 from krisis.reporting.pages import style_sheet
-from krisis.reporting.palette import TONES
 from krisis.reporting.report import build_report, chart_sections
 from krisis.reporting.risk_curves import band_rows
 from krisis.results.result import BenchmarkResult

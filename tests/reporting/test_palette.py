@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from krisis.reporting.palette import (
+from krisis.pages.palette import (
     ABSTAINED,
     CORRECT,
     INK,

@@ -232,7 +232,7 @@ def test_the_resources_of_a_pdf_are_in_one_order(monkeypatch: pytest.MonkeyPatch
     turned = page.replace(entries[1], b"".join(reversed(lines)))
     assert turned != page
     converter = SimpleNamespace(vegalite_to_pdf=lambda _: turned)
-    monkeypatch.setattr("krisis.reporting.figure._converter", lambda: converter)
+    monkeypatch.setattr("krisis.pages.figure._converter", lambda: converter)
     assert figure.pdf() == page
 
 

@@ -25,7 +25,7 @@ from krisis.metrics.explanations import explained, method_lines
 from krisis.metrics.items import RunItems
 from krisis.metrics.repeats import Ties
 from krisis.metrics.weighted_curve import area_key
-from krisis.reporting.figure import altair, themed
+from krisis.pages.figure import altair, themed
 from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
 from krisis.reporting.run_tables import AREAS, NOT_REACHED
 from krisis.results.loading import distinct_names

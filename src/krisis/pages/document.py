@@ -6,13 +6,16 @@ Nothing in it is formatted: the renderers ask `numbers` how a cell of a kind is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from krisis.json_values import JsonObject, plain
 from krisis.pages import numbers
 from krisis.pages.numbers import Estimate
+
+if TYPE_CHECKING:
+    from krisis.pages.figure import Figure
 
 Kind = Literal["name", "count", "share", "difference", "points", "figure", "threshold", "p"]
 Reply = Literal["yes", "partly", "no", "cannot tell"]
@@ -92,7 +95,18 @@ class Facts:
     pairs: Sequence[tuple[str, str]]
 
 
-Content = Sentences | Table | Facts
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A picture, for the media that can show one; ``draw`` is a chart builder given its runs.
+
+    Drawing waits until a medium asks for it, because a terminal never does.
+    """
+
+    key: str
+    draw: Callable[[], Figure]
+
+
+Content = Sentences | Table | Facts | Chart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from krisis.display import escaped
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
 from krisis.pages.document import (
+    Chart,
     Content,
     Document,
     Facts,
@@ -21,6 +22,7 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
+from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate, count, level, share
 
 # Kind of cases and what became of them → the address of these cases, or nothing.
@@ -76,7 +78,15 @@ def _part(part: Content) -> str:
     if isinstance(part, Facts):
         pairs = (f"<dt>{escaped(name)}</dt><dd>{escaped(value)}</dd>" for name, value in part.pairs)
         return f'<dl class="facts">{"".join(pairs)}</dl>'
+    if isinstance(part, Chart):
+        return chart_html(part.draw())
     return _table(part)
+
+
+def chart_html(figure: Figure) -> str:
+    """Return a picture with how to read it."""
+    caption = f"<figcaption>{escaped(figure.reading)}</figcaption>" if figure.reading else ""
+    return f"<figure>{figure.inline_svg}{caption}</figure>"
 
 
 def _table(table: Table) -> str:

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from krisis.pages.document import Content, Document, Facts, Reply, Sentences, Table, Verdict
+from krisis.pages.document import Chart, Document, Facts, Reply, Sentences, Table, Verdict
 from krisis.pages.numbers import level
 
 WIDTH = 80
@@ -66,7 +66,8 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
         if verbose or section.key in document.first:
             console.print()
             console.print(_safe(section.title, "bold"))
-            for place, part in enumerate(section.parts):
+            shown = [part for part in section.parts if not isinstance(part, Chart)]
+            for place, part in enumerate(shown):
                 if place:
                     console.print()
                 _print_part(console, part)
@@ -102,7 +103,7 @@ def _verdict(verdict: Verdict, *, verbose: bool) -> Grid:
     return grid
 
 
-def _print_part(console: Console, part: Content) -> None:
+def _print_part(console: Console, part: Sentences | Facts | Table) -> None:
     if isinstance(part, Sentences):
         for line in part.lines:
             _print_words(console, line)

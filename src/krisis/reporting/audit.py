@@ -16,8 +16,8 @@ from krisis.decisions.group_findings import (
 )
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
-from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
-from krisis.reporting.palette import CORRECT, MUTED, WRONG
+from krisis.pages.figure import Chart, Figure, alt, data, percent_axis, unit_scale
+from krisis.pages.palette import CORRECT, MUTED, WRONG
 from krisis.reporting.report import Section
 
 _CURVES = (

@@ -11,8 +11,8 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share
 from krisis.metrics.table import Answers, BoolArray, Table
-from krisis.reporting.figure import Chart, Figure, Mark, alt, data, unit_scale
-from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
+from krisis.pages.figure import Chart, Figure, Mark, alt, data, unit_scale
+from krisis.pages.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.group_gaps import SMALLEST_GROUP
 from krisis.statistics.intervals import DEFAULT_LEVEL, level_name

@@ -16,8 +16,8 @@ from krisis.decisions.verify import (
 )
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
-from krisis.reporting.figure import Figure, Mark, alt, data, unit_scale
-from krisis.reporting.palette import CORRECT, REFERENCE, WRONG
+from krisis.pages.figure import Figure, Mark, alt, data, unit_scale
+from krisis.pages.palette import CORRECT, REFERENCE, WRONG
 from krisis.reporting.report import Section
 from krisis.reporting.risk_coverage import thinned
 

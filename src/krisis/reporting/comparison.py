@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
 from krisis.pages.compare import case_sentences
+from krisis.pages.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting import pages
-from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting.paired_confidence import Panel, confidence_panels
 from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
 from krisis.reporting.style import series

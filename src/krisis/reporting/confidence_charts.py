@@ -11,8 +11,8 @@ from krisis.metrics.forms import Share, Undefined, prior_icc
 from krisis.metrics.gap_form import GapSum
 from krisis.metrics.level_form import MOST_LEVELS, Outcomes
 from krisis.metrics.table import Table
-from krisis.reporting.figure import Chart, Figure, Mark, alt, data, percent_axis, unit_scale
-from krisis.reporting.palette import (
+from krisis.pages.figure import Chart, Figure, Mark, alt, data, percent_axis, unit_scale
+from krisis.pages.palette import (
     ABSTAINED,
     CORRECT,
     INK,

@@ -12,9 +12,9 @@ from krisis.metrics.explanations import reason_words
 from krisis.metrics.risk_band import risk_band
 from krisis.metrics.selective_prediction import WITHOUT_CONFIDENCE
 from krisis.metrics.table import Table
+from krisis.pages.figure import Chart, alt, data, percent_axis, unit_scale
+from krisis.pages.palette import GRID, MUTED
 from krisis.reporting.confidence_charts import reliability_table
-from krisis.reporting.figure import Chart, alt, data, percent_axis, unit_scale
-from krisis.reporting.palette import GRID, MUTED
 from krisis.reporting.panels import Drawing, grid, n_columns, panel_titles, point_of
 from krisis.reporting.risk_curves import area_or_bar, band_rows, curve_points, run_curve
 from krisis.reporting.scored_as import ScoredAs

@@ -16,8 +16,8 @@ from krisis.decisions.decide_text import (
     shown_points,
 )
 from krisis.json_values import JsonObject
-from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
-from krisis.reporting.palette import CORRECT, INK, REFERENCE, WRONG
+from krisis.pages.figure import Chart, Figure, alt, data, unit_scale
+from krisis.pages.palette import CORRECT, INK, REFERENCE, WRONG
 from krisis.reporting.report import Section
 
 _SHAPES = ("circle", "square", "cross", "diamond", "triangle-up", "triangle-down")

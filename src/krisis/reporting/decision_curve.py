@@ -11,8 +11,8 @@ from krisis.decisions.decision_curve import (
     curve_lines,
 )
 from krisis.json_values import JsonObject
-from krisis.reporting.figure import Figure, alt, data, unit_scale
-from krisis.reporting.palette import ABSTAINED, CORRECT, REFERENCE, WRONG
+from krisis.pages.figure import Figure, alt, data, unit_scale
+from krisis.pages.palette import ABSTAINED, CORRECT, REFERENCE, WRONG
 from krisis.reporting.report import Section
 
 _READING = (

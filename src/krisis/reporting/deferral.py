@@ -6,8 +6,8 @@ from collections import Counter
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import MetricScore
-from krisis.reporting.figure import Chart, Figure, alt, data
-from krisis.reporting.palette import CORRECT, INK, MUTED, WRONG
+from krisis.pages.figure import Chart, Figure, alt, data
+from krisis.pages.palette import CORRECT, INK, MUTED, WRONG
 
 # Cell → (what the case asked for, what the model did, whether that is aligned, in plain words).
 CELLS = {

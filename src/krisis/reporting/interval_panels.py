@@ -11,8 +11,8 @@ from krisis.metrics.base import MetricScore
 from krisis.metrics.explanations import reason_words
 from krisis.metrics.forms import Share
 from krisis.metrics.table import Table
-from krisis.reporting.figure import Chart, alt, data
-from krisis.reporting.palette import INK
+from krisis.pages.figure import Chart, alt, data
+from krisis.pages.palette import INK
 from krisis.reporting.panels import Drawing, point_of
 from krisis.reporting.scored_as import ScoredAs
 from krisis.reporting.style import Look, Series

@@ -12,8 +12,9 @@ from krisis.display import spelled_out
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
 from krisis.metrics.explanations import method_lines, reason_words
+from krisis.pages import palette
 from krisis.pages.html import partition_html, verdict_html
-from krisis.reporting import palette, wording
+from krisis.reporting import wording
 from krisis.statistics.intervals import level_name
 
 

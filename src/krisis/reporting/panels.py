@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from krisis.json_values import JsonObject
-from krisis.reporting.figure import Chart, alt, data
+from krisis.pages.figure import Chart, alt, data
 from krisis.reporting.style import Look, Series
 
 _LETTERS = 15  # of a panel's width, at least

@@ -14,13 +14,13 @@ from krisis.metrics.base import EvaluationResult, MetricScore, Rows
 from krisis.metrics.partition import Partition
 from krisis.metrics.scoring import score_all
 from krisis.pages.document import Verdict
+from krisis.pages.figure import Figure
 from krisis.pages.verdict import verdict_of
 from krisis.reporting import pages, provenance
 from krisis.reporting.breakdown import breakdown_figures
 from krisis.reporting.confidence_charts import corp_figure, histogram_figure, reliability_figure
 from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
 from krisis.reporting.deferral import confusion_figure
-from krisis.reporting.figure import Figure
 from krisis.reporting.metric_lines import (
     MetricTable,
     metric_tables,

@@ -10,8 +10,8 @@ from krisis.metrics.curve_form import curve_of, optimal_of
 from krisis.metrics.risk_band import BandPoint, risk_band
 from krisis.metrics.risk_coverage import RiskCoverageCurve, spread_evenly
 from krisis.metrics.table import IntArray, Loss, Table
-from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
-from krisis.reporting.palette import CORRECT, MUTED, REFERENCE, WRONG
+from krisis.pages.figure import Chart, Figure, alt, data, unit_scale
+from krisis.pages.palette import CORRECT, MUTED, REFERENCE, WRONG
 from krisis.statistics.bootstrap import BootstrapOptions
 
 # Enough points for a smooth line; every working point beyond would be under the pen's width.

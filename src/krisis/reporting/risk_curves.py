@@ -11,8 +11,8 @@ from krisis.metrics.curve_form import curve_of, optimal_of
 from krisis.metrics.risk_band import BandPoint, evenly_covering, risk_band
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.table import IntArray, Table
-from krisis.reporting.figure import Chart, Figure, Mark, alt, data, percent_axis, unit_scale
-from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG, Tone
+from krisis.pages.figure import Chart, Figure, Mark, alt, data, percent_axis, unit_scale
+from krisis.pages.palette import INK, MUTED, REFERENCE, SURFACE, WRONG, Tone
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import DEFAULT_LEVEL, level_name
 

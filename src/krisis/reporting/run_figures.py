@@ -9,8 +9,8 @@ from pathlib import Path
 
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.metrics.base import MetricScore
+from krisis.pages.figure import Figure, alt
 from krisis.reporting.curve_panels import reliability_drawing, risk_coverage_drawing
-from krisis.reporting.figure import Figure, alt
 from krisis.reporting.interval_panels import deferral_drawing, forest_drawing
 from krisis.reporting.panels import Drawing, key_chart
 from krisis.reporting.style import MOST_RUNS, POINTS_PER_MM, Look, Series, look_of, series

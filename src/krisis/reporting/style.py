@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
-from krisis.reporting.figure import CONFIG
-from krisis.reporting.palette import (
+from krisis.pages.figure import CONFIG
+from krisis.pages.palette import (
     ABSTAINED,
     CORRECT,
     GRID,

@@ -16,11 +16,11 @@ from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import team_from
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import read_object, write_text
+from krisis.pages.figure import Figure
 from krisis.reporting.audit import audit_section
 from krisis.reporting.certificate import certificate_section
 from krisis.reporting.decide import decide_section
 from krisis.reporting.decision_curve import decision_curve_section
-from krisis.reporting.figure import Figure
 from krisis.reporting.report import RunReport, build_report, report_html, save_figures
 from krisis.reporting.run_figures import (
     FigureOptions,

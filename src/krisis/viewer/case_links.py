@@ -12,8 +12,8 @@ from krisis.json_values import JsonMapping
 from krisis.metrics.calibration import confidence_bin
 from krisis.metrics.partition import DUE, SAFE
 from krisis.metrics.table import FloatArray, Table
+from krisis.pages.figure import Figure
 from krisis.reporting.deferral import CELLS
-from krisis.reporting.figure import Figure
 from krisis.reporting.metric_lines import MetricLine
 from krisis.results.report_tables import answer_words
 from krisis.viewer.catalogue import ViewedRun

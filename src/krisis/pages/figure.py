@@ -15,8 +15,8 @@ from typing import Literal, TypeAlias
 from krisis.display import spelled_out
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonObject, JsonValue
-from krisis.reporting import palette
-from krisis.reporting.palette import GRID, INK, MUTED, SURFACE
+from krisis.pages import palette
+from krisis.pages.palette import GRID, INK, MUTED, SURFACE
 
 # What altair gives and takes: it has no types of its own.
 Chart: TypeAlias = JsonValue
