@@ -15,6 +15,7 @@ from krisis.errors import KrisisError, UnknownName
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.base import MetricScore
 from krisis.outcomes import OUTCOMES
+from krisis.pages.certify import promise
 from krisis.results.report_tables import has_no_disease
 from krisis.results.side_by_side import (
     BESIDE_HEADLINE,
@@ -341,5 +342,5 @@ def _certificate(path: Path, _: tuple[int, ...]) -> JsonObject:
         return {"file": path.name, "words": "certificate not valid", "promise": str(error)}
     met = any(part.threshold is not None for part in certificate.parts)
     words = f"{'' if met else 'not '}certified: risk ≤ {certificate.risk:.3g}"
-    promise = certificate.promise if met else "no threshold is known to hold this risk"
-    return {"file": path.name, "words": words, "promise": promise}
+    stated = promise(certificate) if met else "no threshold is known to hold this risk"
+    return {"file": path.name, "words": words, "promise": stated}
