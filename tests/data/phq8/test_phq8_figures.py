@@ -22,9 +22,8 @@ from krisis.reporting.comparison import comparison_html
 from krisis.reporting.report import build_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import CompareOptions, compare_runs
-from krisis.results.comparison.text import closing_lines
 from krisis.results.report_tables import headline
-from krisis.results.side_by_side import side_by_side
+from krisis.results.side_by_side import best_first, side_by_side
 
 
 class PerfectReader(BaseBackend):
@@ -118,10 +117,9 @@ def test_runs_side_by_side_begin_with_the_headline(
         *("quadratic_weighted_kappa", "total_mae", "total_bias", "screening_sensitivity"),
         *("answer_rate", "aurc"),
     ]
-    first, best, worst, *_ = table.lines()
-    assert first == "Right Decisions (higher is better)"
-    assert best.startswith("  perfect  1.0000")
-    assert worst.startswith("  zero")
+    best, worst = best_first(table.entries, table.columns[0])
+    assert (best.name, worst.name) == ("perfect", "zero")
+    assert best.cells["right_decisions"].value == 1.0
 
 
 def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_beside_it(
@@ -139,7 +137,7 @@ def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_besid
         assert math.isnan(deltas[key].p_value)
         assert deltas[key].verdict() in ("not tested", "not comparable")
     assert not set(named[1:]) & comparison.tied_with_best().keys()
-    words = "\n".join(closing_lines(comparison))
+    words = said(comparison.document())
     assert "Not tested: Accuracy on Answerable Cases, " in words
     assert [key for key, one in deltas.items() if one.test] == ["right_decisions"]
     assert "Not tested: " in comparison_html(comparison)
