@@ -80,7 +80,7 @@ def _part(part: Content) -> str:
         return f'<dl class="facts">{"".join(pairs)}</dl>'
     if isinstance(part, Chart):
         return chart_html(part.draw())
-    return _table(part)
+    return table_html(part)
 
 
 def chart_html(figure: Figure) -> str:
@@ -89,7 +89,9 @@ def chart_html(figure: Figure) -> str:
     return f"<figure>{figure.inline_svg}{caption}</figure>"
 
 
-def _table(table: Table) -> str:
+def table_html(table: Table) -> str:
+    """Return a table in a frame that scrolls where it is wider than the page."""
+
     def cell(text: str, name: str, *, number: bool, words: str = "") -> str:
         kind = ' class="figure"' if number else ""
         title = f' title="{escaped(words)}"' if words else ""

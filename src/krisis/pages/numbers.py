@@ -136,6 +136,16 @@ def level(value: float) -> str:
     return f"{100 * value:g} %"
 
 
+def decimal(value: float, decimals: int) -> str:
+    """Write a number with so many decimals, a true minus sign and none before a zero.
+
+    >>> decimal(-1234.56, 1), decimal(-0.001, 2)
+    ('−1,234.6', '0.00')
+    """
+    text = f"{value:,.{decimals}f}"
+    return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", MINUS)
+
+
 def _rounded(estimate: Estimate, *, scale: float, usual: int) -> tuple[str, str]:
     """Return the figure and its interval in words, with as many decimals as they need."""
     ends = [estimate.low, estimate.high] if estimate.has_interval else []
@@ -153,10 +163,7 @@ def _rounded(estimate: Estimate, *, scale: float, usual: int) -> tuple[str, str]
 def _digits(value: float, bound: float | None, scale: float, decimals: int) -> str:
     while decimals < _MOST_DECIMALS and _crosses(value, bound, scale, decimals):
         decimals += 1
-    text = f"{scale * value:,.{decimals}f}"
-    if not text.strip("-0.,"):  # no minus before a zero
-        text = text.lstrip("-")
-    return text.replace("-", MINUS)
+    return decimal(scale * value, decimals)
 
 
 def _crosses(value: float, bound: float | None, scale: float, decimals: int) -> bool:
