@@ -47,6 +47,7 @@ def compare(
     as_json: AsJson = False,
     output: Output = None,
     html: Path | None = typer.Option(None, "--html"),
+    with_ids: bool = typer.Option(False, "--with-ids"),
 ) -> None:
     """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
     chosen, to_file = chosen_format(output_format, as_json, output), output is not None
@@ -66,7 +67,7 @@ def compare(
         json=lambda: dumps(comparison.to_dict()),
     ).give(chosen, output)
     if html is not None:
-        write_text(html, comparison_html(comparison))
+        write_text(html, comparison_html(comparison, with_ids=with_ids))
         typer.echo(f"wrote {html}", err=True)
 
 
