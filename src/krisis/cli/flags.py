@@ -194,6 +194,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     ),
     "--verify": ("FILE", "A certificate to check on this run of other patients."),
     "--width": ("MILLIMETRES", "Width for print: 85 for a column, 170 for a page."),
+    "--with-ids": ("", "Show ids of real patients in what is written, in place of numbers."),
     "--with-sex": ("", "Add sex as a 27th column."),
     "--withheld-rate": ("SHARE", "Share of the items without evidence."),
     "--write-cost": ("FILE", "Write the preset to this new file, to be edited, and end."),

@@ -15,7 +15,7 @@ from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
-    patient_hashes,
+    named_patients,
     patient_scores,
     rows_hash,
     sample_of,
@@ -190,7 +190,7 @@ def score_options(certificate: Certificate, calibrator: Calibrator | None) -> Sc
 
 
 def _refuse_calibration_patients(certificate: Certificate, run: RunItems, sample: Sample) -> None:
-    n_seen = len(set(certificate.calibration_patients) & set(patient_hashes(run)))
+    n_seen = certificate.calibration_patients.n_among(named_patients(run))
     if rows_hash(run, sample) == certificate.calibration_rows_hash:
         n_seen = sample.n_patients
     if n_seen:
