@@ -22,9 +22,8 @@ from krisis.reporting.comparison import comparison_html
 from krisis.reporting.report import build_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import CompareOptions, compare_runs
-from krisis.results.comparison.text import closing_lines
 from krisis.results.report_tables import headline
-from krisis.results.side_by_side import side_by_side
+from krisis.results.side_by_side import best_first, side_by_side
 
 
 class PerfectReader(BaseBackend):
@@ -121,10 +120,10 @@ def test_runs_side_by_side_begin_with_the_headline(
         *("quadratic_weighted_kappa", "total_mae", "total_bias", "screening_sensitivity"),
         *("answer_rate", "aurc"),
     ]
-    first, best, worst, *_ = table.lines()
-    assert first == "Decision Skill (higher is better)"
-    assert best.startswith(f"  perfect  {perfect.metric_scores['decision_skill'].value:.4f}")
-    assert worst.startswith("  zero")
+    assert table.columns[0].key == "decision_skill"
+    best, *_ = best_first(table.entries, table.columns[0])
+    assert best.name == "perfect"
+    assert best.cells["decision_skill"].value == perfect.metric_scores["decision_skill"].value
 
 
 def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_beside_it(
@@ -142,7 +141,7 @@ def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_besid
         assert math.isnan(deltas[key].p_value)
         assert deltas[key].verdict() in ("not tested", "not comparable")
     assert not set(named[1:]) & comparison.tied_with_best().keys()
-    words = "\n".join(closing_lines(comparison))
+    words = said(comparison.document())
     assert "Not tested: Decision Cost, Right Decisions, " in words
     assert [key for key, one in deltas.items() if one.test] == ["decision_skill"]
     assert "Not tested: " in comparison_html(comparison)
