@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+from tests.data.table.invented_tables import Header, names_of_survival, write_table
 
 from krisis.data.table.draft import draft
 from krisis.data.table.suite import TableSuite
-from tests.data.table.invented_tables import Header, names_of_survival, write_table
 
 
 @dataclass
@@ -41,7 +41,7 @@ def drafted(chosen: Iterable[Header], folder: Path) -> DraftScores:
         is_open = str(task["question"]).startswith("TODO")
         if made.checked.fatal:
             scores.not_checked.append(f"{place}: {made.checked.fatal[0].sentence}")
-        elif not is_open:
+        elif "TODO" not in made.text:
             TableSuite(out).load()
         label = task["label"]
         label = str(label["column"] if isinstance(label, dict) else label)
