@@ -103,8 +103,8 @@ class _Check:
         columns: JsonObject = {}
         tasks: JsonObject = {}
         for name in names:
-            # A question may be open; without its columns a task cannot be looked at.
-            if any(t.startswith(f"tasks.{name}.") and t != f"tasks.{name}.question" for t in todos):
+            # Words may be open; without its columns a task cannot be looked at.
+            if any(t.startswith((f"tasks.{name}.label", f"tasks.{name}.features")) for t in todos):
                 continue
             if table := self._table(declaration, name, source, config):
                 tasks[name] = sheet_of_task(table, columns)
