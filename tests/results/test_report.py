@@ -253,7 +253,7 @@ def test_words_of_a_model_steer_no_terminal_and_stay_in_their_line() -> None:
     said = EvaluationResult("\x1b]0;t\x07\nmild", "mild", confidence=0.5, model="m\x9b2J")
     text = format_report(result_of([said, EvaluationResult("mild", "mild", confidence=0.5)]))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
-    assert "\ufffd]0;t\ufffd" in text
+    assert "[U+001B]]0;t[U+0007]" in text
 
 
 def test_execution_is_shown_where_known() -> None:

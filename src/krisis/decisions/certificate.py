@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from krisis.confidence.patient_keys import PatientKeys
 from krisis.decisions.sample import Method
 from krisis.display import Documented
 from krisis.errors import InvalidFile
@@ -89,7 +90,7 @@ class Certificate(Documented, _Part):
 
     builder: ClassVar[str] = "krisis.pages.certify:certificate_document"
     kind: Literal["krisis.certificate"] = "krisis.certificate"
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     krisis_version: str
     method: Method
     risk: Inside
@@ -107,7 +108,7 @@ class Certificate(Documented, _Part):
     n_no_answer: Count
     n_not_evaluated: Count
     calibration_rows_hash: str
-    calibration_patients: list[str]
+    calibration_patients: PatientKeys
     calibration_scores: list[float | None]
     assumptions: list[str]
 

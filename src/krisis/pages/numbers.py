@@ -170,6 +170,34 @@ def level(value: float) -> str:
     return f"{100 * value:g} %"
 
 
+def stored(value: object) -> str:
+    """Write a value as a case or a call holds it, short enough to be read.
+
+    >>> stored(78.9412), stored(0.95), stored(12345), stored(True), stored(None), stored(["a", "b"])
+    ('78.94', '0.95', '12,345', 'yes', '–', 'a, b')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        short = f"{value:.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+        return short.replace("-", MINUS) if "e" not in short else short
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def decimal(value: float, decimals: int) -> str:
+    """Write a number with so many decimals, a true minus sign and none before a zero.
+
+    >>> decimal(-1234.56, 1), decimal(-0.001, 2)
+    ('−1,234.6', '0.00')
+    """
+    text = f"{value:,.{decimals}f}"
+    return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", MINUS)
+
+
 def _rounded(estimate: Estimate, *, scale: float, usual: int) -> tuple[str, str]:
     """Return the figure and its interval in words, with as many decimals as they need."""
     ends = [estimate.low, estimate.high] if estimate.has_interval else []
@@ -188,10 +216,7 @@ def _digits(value: float, bound: float | None, scale: float, decimals: int) -> s
     while decimals < _MOST_DECIMALS and _crosses(value, bound, scale, decimals):
         decimals += 1
     # Equal numbers differ in their last bits by how they were computed; all end in one text.
-    text = f"{round(scale * value, _EXACT):,.{decimals}f}"
-    if not text.strip("-0.,"):  # no minus before a zero
-        text = text.lstrip("-")
-    return text.replace("-", MINUS)
+    return decimal(round(scale * value, _EXACT), decimals)
 
 
 def _crosses(value: float, bound: float | None, scale: float, decimals: int) -> bool:

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from krisis.display import HIDDEN
+from krisis.display import spelled_out
 from krisis.pages.document import BEST, Chart, Document, Facts, Reply, Sentences, Table, Verdict
 from krisis.pages.numbers import level
 
@@ -90,7 +90,7 @@ def _print_words(console: Console, text: str) -> None:
 def _safe(text: str, style: str = "") -> Text:
     """Return text that cannot steer the terminal, and that no line break parts from its sign."""
     tied = _COMMAND.sub(lambda found: found[0].replace(" ", _TIED), text.replace(" %", f"{_TIED}%"))
-    return Text(HIDDEN.sub("\ufffd", tied), style=style)
+    return Text(spelled_out(tied), style=style)
 
 
 def _verdict(verdict: Verdict, *, verbose: bool) -> Grid:

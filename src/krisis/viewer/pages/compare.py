@@ -218,5 +218,5 @@ def _compare(asked: _Asked) -> Found:
     options = options_for(max(run.n_rows for run in loaded), len(loaded))
     results = [run.result for run in loaded]
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
-    shown = comparison_page(comparison)
+    shown = comparison_page(comparison, with_ids=True)
     return comparison, replace(shown, figures=[figure.drawn() for figure in shown.figures])
