@@ -327,7 +327,8 @@ def test_runs_on_different_data_are_refused_with_their_hashes() -> None:
 
 def test_runs_with_other_right_answers_are_refused() -> None:
     left, right = answers("+-"), answers("+-")
-    right.evaluation_results[1] = replace(right.evaluation_results[1], ground_truth=0)
+    first, second = right.evaluation_results
+    right.evaluation_results = Rows([first, replace(second, ground_truth=0)])
     with pytest.raises(InvalidValue, match="record 'r1' has different right answers"):
         compare_runs({"a": left, "b": right}, QUICK)
 

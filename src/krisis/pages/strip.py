@@ -69,7 +69,7 @@ class Strip:
         marks = [_line(strip._x(one), strip._x(one), 4, _HEIGHT - 4, "tick") for one in strip.ticks]
         places = [strip._x(value) for value in known]
         if len(places) == 2:
-            marks.append(_line(*places, _HEIGHT / 2, _HEIGHT / 2, "bar"))
+            marks.append(_line(places[0], places[1], _HEIGHT / 2, _HEIGHT / 2, "bar"))
         for one, kind in ((first, "dot hollow"), (second, "dot")):
             if math.isfinite(one.value):
                 marks.append(_dot(strip._x(one.value), kind))

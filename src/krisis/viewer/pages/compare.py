@@ -249,7 +249,7 @@ def _compare(asked: _Asked) -> Found:
     options = options_for(max(run.n_rows for run in loaded), len(loaded))
     results = [run.result for run in loaded]
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
-    shown = comparison_page(comparison)
+    shown = comparison_page(comparison, with_ids=True)
     return Found(
         comparison,
         comparison_document(comparison),

@@ -102,9 +102,8 @@ class MatchedPair:
         kept = left.everyone if wanted.show == "all" else differing(left, right)
         for table, outcome in ((left, wanted.left), (right, wanted.right)):
             if outcome:
-                codes = verdicts(table)
-                places = [OUTCOMES.index(one) for one in _LEFT.get(outcome, (outcome,))]
-                kept = kept & np.isin(codes, places)
+                codes = [OUTCOMES.index(one) for one in _LEFT.get(outcome, (outcome,))]
+                kept = kept & np.isin(verdicts(table), codes)
         if wanted.quadrant is not None:
             first, second = QUADRANTS[wanted.quadrant - 1]
             kept = kept & (left.correct == first) & (right.correct == second)
