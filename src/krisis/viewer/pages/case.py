@@ -14,8 +14,9 @@ from krisis.reporting.report import reasons_of
 from krisis.reporting.wording import number, percent
 from krisis.results.account import Finding
 from krisis.results.base import TaskFacts
-from krisis.results.report_tables import answer_words, risk_sentence
+from krisis.results.report_tables import answer_words
 from krisis.results.rows import row_to_dict
+from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.read import CaseOf
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.filters import RowFilter
@@ -130,7 +131,7 @@ def _due(metadata: JsonMapping, description: JsonMapping) -> str:
         parts.append(f"The chance that the best answer is wrong is {percent(chance)}.")
     if metadata.get("label_depends_on_prior"):
         parts.append("Whether it is due depends on the prevalence that is assumed.")
-    return " ".join([*parts, risk_sentence(description)]).strip()
+    return " ".join([*parts, SuiteFacts.of(description).deferral]).strip()
 
 
 def _shown(
