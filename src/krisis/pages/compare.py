@@ -30,7 +30,7 @@ from krisis.pages.numbers import Estimate, count
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
 from krisis.results.comparison.missing import MissingCases
 from krisis.results.comparison.where import FIGURES, GroupDifference, Where
-from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
+from krisis.results.report_tables import mixture, optional_stopping
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, best_first, short_name
 
@@ -113,7 +113,7 @@ def about_lines(comparison: Comparison) -> list[str]:
     runs = list(comparison.runs.values())
     bases = {pair.basis for pair in comparison.pairs if pair.matched is not None}
     found = [f"Compared on {bases.pop()}."] if len(bases) == 1 else []
-    risks = dict.fromkeys(risk_sentence(run.suite_description) for run in runs)
+    risks = dict.fromkeys(run.suite.deferral for run in runs)
     cautions = (caution(run) for run in runs for caution in (mixture, optional_stopping))
     return [*found, *(sentence for sentence in (*risks, *cautions) if sentence)]
 
