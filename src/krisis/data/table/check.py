@@ -4,6 +4,8 @@ Problems are listed by severity, each with the line of the file to change. Only 
 uses are looked at: what is wrong with the others changes no result.
 """
 
+# SQL is put together from quoted names and constants of krisis.
+# ruff: noqa: S608
 from __future__ import annotations
 
 import re
@@ -15,11 +17,13 @@ from typing import Literal, get_args
 from krisis.data.base import PatientRecord, SuiteConfig
 from krisis.data.table.cases import TaskTable
 from krisis.data.table.declaration import Declaration, checked_declaration, declaration_faults
+from krisis.data.table.expressions import quoted
 from krisis.data.table.questions import Question
 from krisis.data.table.sheet import sheet_of_suite, sheet_of_task
-from krisis.data.table.source import Source, open_source
+from krisis.data.table.source import TABLE, Source, open_source
 from krisis.data.table.suite import declared_rule, readable_rows
 from krisis.data.table.suite_file import TODO, open_todos, suite_content
+from krisis.data.table.vocabulary import has_role
 from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonObject
 from krisis.yaml_values import key_lines
@@ -109,6 +113,7 @@ class _Check:
                 self._add("warning", _warnings(tasks[name], columns, table), task=name)
                 first = table.records("use", 1)
                 self.found.tables[name] = (table, first[0] if first else None)
+        self._add("warning", _hospital_numbers(declaration, source))
         self._add("note", source.merged)
         self.found.sheet = sheet_of_suite(self.path, declaration, source, columns, tasks)
 
@@ -196,6 +201,23 @@ def _warnings(task: JsonObject, columns: JsonObject, table: TaskTable) -> Iterat
             yield (
                 f"column {name}: {n_outside} values are outside features.{name}.plausible, "
                 f"{low:g} to {high:g}"
+            )
+
+
+def _hospital_numbers(declaration: Declaration, source: Source) -> Iterator[str]:
+    """Name the columns of ids by which patients can be found again; runs keep these ids."""
+    if declaration.synthetic:
+        return
+    for key, name in (("record_id", declaration.record_id), ("cluster", declaration.cluster)):
+        if name is None or name not in source.columns:
+            continue
+        # Study numbers are rarely padded; numbers of a hospital's system are.
+        padded = f"regexp_full_match({quoted(name)}::varchar, '0\\d{{5,}}')"
+        is_padded = source.query(f"select 1 from {TABLE} where {padded} limit 1")
+        if has_role(name, "hospital_number") or (is_padded and has_role(name, "patient")):
+            yield (
+                f"{key}: the column {name!r} looks like a medical record or case number, and runs "
+                "keep it; put a study number in its place"
             )
 
 
