@@ -30,7 +30,7 @@ from krisis.pages.numbers import Estimate, count
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
 from krisis.results.comparison.missing import MissingCases
 from krisis.results.comparison.where import FIGURES, GroupDifference, Where
-from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
+from krisis.results.report_tables import mixture, optional_stopping
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, best_first, short_name
 
@@ -113,7 +113,7 @@ def about_lines(comparison: Comparison) -> list[str]:
     runs = list(comparison.runs.values())
     bases = {pair.basis for pair in comparison.pairs if pair.matched is not None}
     found = [f"Compared on {bases.pop()}."] if len(bases) == 1 else []
-    risks = dict.fromkeys(risk_sentence(run.suite_description) for run in runs)
+    risks = dict.fromkeys(run.suite.deferral for run in runs)
     cautions = (caution(run) for run in runs for caution in (mixture, optional_stopping))
     return [*found, *(sentence for sentence in (*risks, *cautions) if sentence)]
 
@@ -219,7 +219,7 @@ def _difference_lines(delta: MetricDelta, level: float) -> Iterator[VerdictLine]
     words = delta.verdict(level)
     difference = Estimate.of(delta.delta, delta.interval, bound=0.0)
     left, right = (Column("figure", "").write(one) for one in delta.shown)
-    p = "" if math.isnan(delta.p_adjusted) else f", p {_p(delta.p_adjusted)}"
+    p = "" if math.isnan(delta.p_adjusted) else f", {numbers.p_sentence(delta.p_adjusted)}"
     yield VerdictLine(
         key="headline",
         question="Better?",
@@ -258,11 +258,6 @@ def _margin_answer(delta: MetricDelta) -> Reply:
     assert delta.margin is not None
     least = -delta.interval.high if delta.direction == "higher" else delta.interval.low
     return "no" if least > delta.margin else "cannot tell"
-
-
-def _p(p: float) -> str:
-    text = numbers.p_value(p)
-    return text if text.startswith("<") else f"= {text}"
 
 
 # --- Scores and differences ------------------------------------------------------------------
@@ -471,8 +466,8 @@ def _in_words(where: Where, one: GroupDifference) -> str:
     return (
         f"{group_name(one)}, {FIGURES[one.figure]} "
         f"{write(Estimate.of(one.delta, one.interval))}; {sides} of {count(one.n_rows)} cases of "
-        f"{count(one.n_patients)} patients; elsewhere {write(one.delta - one.gap)}; adjusted p "
-        f"{_p(one.p_adjusted)}."
+        f"{count(one.n_patients)} patients; elsewhere {write(one.delta - one.gap)}; adjusted "
+        f"{numbers.p_sentence(one.p_adjusted)}."
     )
 
 
@@ -489,8 +484,8 @@ def _nowhere(where: Where) -> str:
         return f"{_no_group(where).capitalize()}."
     nearest = where.differences[0]
     tested = (
-        f"{n} tests, nearest {group_name(nearest)}, {FIGURES[nearest.figure]}, adjusted p "
-        f"{_p(nearest.p_adjusted)}"
+        f"{n} tests, nearest {group_name(nearest)}, {FIGURES[nearest.figure]}, adjusted "
+        f"{numbers.p_sentence(nearest.p_adjusted)}"
     )
     shown = [
         one for one in where.overall.values() if not one.interval.low <= 0 <= one.interval.high
@@ -552,7 +547,8 @@ def _missing_sentence(found: MissingCases) -> str:
     )
     return (
         f"{found.lacks} lacks {count(found.n_missing)} cases; on these {found.other} is right on "
-        f"{missing}, on the common ones on {common} (Fisher's p {_p(found.p_value)}): {unlike}"
+        f"{missing}, on the common ones on {common} (Fisher's "
+        f"{numbers.p_sentence(found.p_value)}): {unlike}"
     )
 
 

@@ -251,6 +251,17 @@ class Document:
         for section in self.sections:
             yield from ((section, part) for part in section.parts if isinstance(part, Table))
 
+    def sentences(self) -> list[str]:
+        """Return the lead, the verdict and every sentence, for a page with figures of its own."""
+        lines = list(self.lead)
+        for one in self.verdict.lines if self.verdict is not None else ():
+            answer = f" {one.answer}:" if one.answer else ""
+            lines.append(f"{one.question}{answer} {one.sentence()}")
+        for section in self.sections:
+            parts = (part for part in section.parts if isinstance(part, Sentences))
+            lines += [line for part in parts for line in part.lines]
+        return lines
+
     def section(self, key: str) -> Section:
         """Return one section by its key."""
         return next(one for one in self.sections if one.key == key)

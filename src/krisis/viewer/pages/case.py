@@ -19,8 +19,8 @@ from krisis.results.account import Finding
 from krisis.results.base import TaskFacts
 from krisis.results.error_kinds import answer_chances
 from krisis.results.loading import distinct_names
-from krisis.results.report_tables import risk_sentence
 from krisis.results.rows import row_to_dict
+from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.read import CaseOf
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.filters import RowFilter
@@ -158,7 +158,7 @@ def _due(metadata: JsonMapping, description: JsonMapping) -> str:
         parts.append(f"The chance that the best answer is wrong is {share(Estimate(chance))}.")
     if metadata.get("label_depends_on_prior"):
         parts.append("Whether it is due depends on the prevalence that is assumed.")
-    return " ".join([*parts, risk_sentence(description)]).strip()
+    return " ".join([*parts, SuiteFacts.of(description).deferral]).strip()
 
 
 def _shown(
