@@ -25,12 +25,10 @@ from krisis.results.report_tables import (
     mixture,
     note_lines,
     reason_table,
-    risk_sentence,
     rule_table,
     rule_words,
     stopping_lines,
 )
-from krisis.statistics.intervals import interval_heading
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a page
@@ -50,7 +48,7 @@ def run_document(result: BenchmarkResult, bound: RiskBound | None = None) -> Doc
     """
     counts = result.attrition
     lead = [*([result.damage] if result.damage else []), str(counts), *stopping_lines(result)]
-    if isinstance(read := result.suite_description.get("read"), str):
+    if read := result.suite.read:
         lead.append(f"Read {read} records; the others are not part of this run.")
     if result.provenance.imported is not None:
         lead.append(f"IMPORTED {result.provenance.imported}")
@@ -138,7 +136,7 @@ def _cases(result: BenchmarkResult) -> list[Section]:
     parts: list[Content] = [Table(columns=columns, rows=rows)]
     if room := _room(result.metric_scores.get("decision_skill")):
         parts.append(Sentences([room]))
-    if risk := risk_sentence(result.suite_description):
+    if risk := result.suite.deferral:
         parts.append(Sentences([risk]))
     return [Section(key="cases", title="What became of the cases", parts=parts)]
 
@@ -273,12 +271,7 @@ def _scores_of(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
     general = [score for score in scores.values() if score.key not in DISEASE_KEYS]
     if not general:
         return _disease(scores, task)
-    heading = interval_heading(score.interval for score in general)
-    columns = (
-        Column("name", "metric"),
-        Column("figure", f"value ({heading})" if heading != "interval" else "value"),
-        Column("count", "n"),
-    )
+    columns = (Column("name", "metric"), Column("figure", "value"), Column("count", "n"))
     rows: list[list[Cell]] = [
         [score.name, Estimate.of(score.value, score.interval), score.n_evaluated]
         for score in general
@@ -290,7 +283,8 @@ def _scores_of(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
         *_confident_errors(scores),
         *method_lines(methods_of(scores.values())),
     ]
-    parts: list[Content] = [Table(columns=columns, rows=rows)]
+    keys = [score.identifier for score in general]
+    parts: list[Content] = [Table(columns=columns, rows=rows, keys=keys)]
     parts += [Sentences(lines)] if lines else []
     section = Section(key="metrics", title="Metrics", parts=parts, folded=True)
     return [section, *_disease(scores, task)]
@@ -344,10 +338,9 @@ def _disease(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
     found = [score for score in known if score is not None and not has_no_disease(score)]
     parts: list[Content] = [Sentences([words])] if words else []
     if found:
-        heading = interval_heading(score.interval for score in found)
         columns = (
             Column("name", "figure"),
-            Column("share", "when answered", f"of answered cases, with its {heading}"),
+            Column("share", "when answered", "of answered cases"),
             Column("name", "counts"),
             Column("share", "of all", "with abstentions as errors"),
             Column("name", "counts"),
@@ -443,9 +436,8 @@ def _value(score: MetricScore | None) -> float | str:
 
 
 def _how(result: BenchmarkResult) -> list[Content]:
-    made, description = result.provenance, result.suite_description
-    account = description.get("account")
-    lines = [("data", account)] if isinstance(account, str) and account else []
+    made, account = result.provenance, result.suite.account
+    lines = [("data", account)] if account else []
     lines += [("asked", str(made.asking))] if made.asking else []
     return [Facts([*lines, *_execution(result)])]
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from krisis.confidence.artifact import artifact_of
+from krisis.confidence.artifact import Selective, artifact_of
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.confidence.evaluation import (
     DEFAULT_GRID,
-    Evaluation,
     SelectiveOptions,
     evaluate,
     same_participants,
@@ -29,7 +28,7 @@ from krisis.decisions.audit_labels import (
 )
 from krisis.decisions.certificate import Certificate, certificate_from
 from krisis.decisions.certify import CertifyOptions, certify_run
-from krisis.decisions.check import Gate, Verdict, check_run, exit_code, to_json
+from krisis.decisions.check import Check, Gate, check_run
 from krisis.decisions.costs import CostTable, read_costs
 from krisis.decisions.group_findings import GroupAudit, group_lines
 from krisis.decisions.group_tests import GroupOptions
@@ -56,29 +55,6 @@ AnyRun: TypeAlias = str | Path | BenchmarkResult
 AnyCalibrator: TypeAlias = str | Path | Calibrator | None
 AnyCosts: TypeAlias = str | Path | CostTable | None
 AnyCertificate: TypeAlias = str | Path | Certificate | None
-
-
-@dataclass(frozen=True, eq=False)
-class Selective:
-    """How well confidence ranks the answers: the figures, and the artifact that is saved.
-
-    ``evaluation.curves`` holds the curve of every confidence and run; ``warnings`` are sentences
-    that must be read with the figures.
-    """
-
-    evaluation: Evaluation
-    artifact: JsonObject
-    calibrator: Calibrator | None = None
-    warnings: tuple[str, ...] = ()
-
-    def figures(self, run: int = 0) -> dict[str, dict[str, float]]:
-        """Return the figures of every confidence of one run, such as aurc and augrc."""
-        curves = self.evaluation.curves
-        return {name: dict(of_runs[run].figures) for name, of_runs in curves.items()}
-
-    def to_json(self) -> JsonObject:
-        """Return the artifact: every key of docs/reference/selective-artifact.md."""
-        return self.artifact
 
 
 def selective(
@@ -448,31 +424,6 @@ def _listed(names: str | Sequence[str]) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-@dataclass(frozen=True)
-class Check:
-    """What became of every requirement; ``n_checks`` different ones were made on these rows."""
-
-    verdicts: tuple[Verdict, ...]
-    n_checks: int = 1
-
-    @property
-    def exit_code(self) -> int:
-        """Return how the command ends: 0, 1 if a requirement fails, 2 if one cannot be judged."""
-        return exit_code(self.verdicts)
-
-    @property
-    def passed(self) -> bool:
-        """Tell whether every requirement is met."""
-        return self.exit_code == 0
-
-    def to_json(self) -> JsonObject:
-        """Return exit_code and, under requirements, requirement, state and found of each."""
-        return to_json(self.verdicts)
-
-    def __str__(self) -> str:
-        return "\n".join(verdict.line() for verdict in self.verdicts)
-
-
 def check(
     run: AnyRun,
     *,
@@ -516,20 +467,18 @@ def check(
     verdicts = check_run(
         from_rows(run), gate, against=baseline, max_not_evaluated=max_not_evaluated
     )
-    return Check(tuple(verdicts), _note_check(run, gate, against, verdicts))
-
-
-def _note_check(
-    run: AnyRun, gate: Gate, against: AnyRun | None, verdicts: Sequence[Verdict]
-) -> int:
-    """Note the check in the ledger of the run; return how many different ones there were."""
     path = _run_file(run)
-    if path is None:
-        return 1
+    found = Check(tuple(verdicts), run="" if path is None else path.resolve().name)
+    return found if path is None else _noted_check(found, path, gate, against)
+
+
+def _noted_check(found: Check, path: Path, gate: Gate, against: AnyRun | None) -> Check:
+    """Note the check in the ledger of the run; it then says how many different ones there were."""
     other = None if against is None else _run_file(against)
     question = {**asdict(gate), "against": None if other is None else other.name}
-    answer = {0: "passed", 1: "failed"}.get(exit_code(verdicts), "not judged")
-    return len(note_decision(path, kind=CHECK, question=question, answer=answer).questions)
+    answer = {0: "passed", 1: "failed"}.get(found.exit_code, "not judged")
+    noted = note_decision(path, kind=CHECK, question=question, answer=answer)
+    return replace(found, n_checks=len(noted.questions))
 
 
 def from_rows(run: AnyRun) -> BenchmarkResult:
