@@ -12,6 +12,7 @@ import pytest
 from dcurves import dca
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.documents import said
 from typer.testing import CliRunner
 
 from krisis.cli.decide import app
@@ -21,8 +22,6 @@ from krisis.decisions.decision_curve import (
     MODEL,
     NONE,
     CurveOptions,
-    curve_facts,
-    curve_lines,
     decision_curve,
     useful_ranges,
 )
@@ -148,7 +147,7 @@ def test_laws(cases, team, prevalence):
             assert point.above_all_low - 1e-12 <= above <= point.above_all_high + 1e-12
             if name in (MODEL, DEFERRAL):
                 assert point.low < point.high
-    assert json.loads(dumps(curve_facts(curve)))["n_rows"] == run.n_items
+    assert json.loads(dumps(curve.to_json()))["n_rows"] == run.n_items
 
 
 def test_no_false_alarm_seen_does_not_mean_that_there_is_none():
@@ -208,7 +207,7 @@ def test_the_useful_range_is_where_the_limits_are_above_both_defaults():
     for point in curve.curves[MODEL]:
         inside = low <= point.threshold <= high
         assert inside == (point.low > 0 and point.above_all_low > 0)
-    assert f"at the thresholds {low:g} to {high:g}." in "\n".join(curve_lines(curve))
+    assert f"at the thresholds {low:g} to {high:g}." in said(curve.document())
 
 
 @pytest.fixture
