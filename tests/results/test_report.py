@@ -28,8 +28,8 @@ from krisis.results.report import (
     format_metrics_json_report,
     format_report,
 )
-from krisis.results.report_tables import risk_sentence
 from krisis.results.result import BenchmarkResult
+from krisis.results.suite_facts import SuiteFacts
 
 
 def result_of(rows: list[EvaluationResult], **extras: object) -> BenchmarkResult:
@@ -212,7 +212,7 @@ RULE_LINES = ("child", "any r", "no ru")
 def test_the_figure_of_the_deferral_rule_is_printed_with_all_its_digits(
     stated: dict[str, float], words: str
 ) -> None:
-    assert words in risk_sentence({"deferral": stated})
+    assert words in SuiteFacts.of({"deferral": stated}).deferral
 
 
 def test_what_a_suite_says_of_its_patients_stands_in_every_report() -> None:

@@ -29,6 +29,7 @@ from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Table
+from krisis.pages.numbers import Estimate, share, threshold
 from krisis.reporting.wording import percent_beside, threshold_beside
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.run_items import read_items
@@ -238,7 +239,6 @@ def test_every_count_leads_to_its_cases(site: Site) -> None:
         ("all-failed", "none of the 9 rows was answered"),
         ("silent", "the model abstained on all 9 rows"),
         ("one-level", "All answers state one confidence"),
-        ("two-patients", "too few to say"),
     ],
 )
 @pytest.mark.parametrize("query", ["wrong=30", "answer=10"])
@@ -246,6 +246,35 @@ def test_a_run_without_a_choice_says_so(site: Site, run: str, words: str, query:
     page = site.get(f"/runs/{run}/decide?{query}")
     assert page.status == 200
     assert words in page.text
+
+
+def test_without_a_certified_threshold_the_lowest_risk_is_said_and_nothing_else(site: Site) -> None:
+    page = site.get("/runs/two-patients/decide?wrong=30").text
+    assert "No threshold is certified at a risk of 30 %" in page
+    assert "Left for people" not in page
+    assert "In every group" not in page
+    assert "What it costs" not in page
+    found = facts(site, "double", "wrong=1")
+    assert found["certified"]["threshold"] is None
+    lowest = share(Estimate(found["certified"]["lowest_risk"], bound=0.01))
+    answers = f"{found['certified']['n_lowest']:,} most confident answers"
+    assert f"lowest risk {lowest} in its {answers}" in site.get("/runs/double/decide?wrong=1").text
+
+
+def test_the_certified_threshold_is_the_headline_with_what_is_left_for_people(site: Site) -> None:
+    found = facts(site, "double", "wrong=30")
+    page = site.get("/runs/double/decide?wrong=30").text
+    box, _, rest = page.partition("</section>")
+    assert f"from a confidence of {threshold(found['certified']['threshold'])}" in box
+    left = found["certified"]["n_left_for_people"]
+    assert f"{left:,} of {found['n_scored']:,} cases" in box
+    assert "Groups to watch" in box
+    query = rest.split("/cases.csv?")[1].split('"')[0]
+    lines = site.get(f"/runs/double/cases.csv?{query}").text.count("\n") - 1
+    assert lines == left == found["n_scored"] - found["point"]["n_kept"]
+    # A coverage that is asked for is explored; what is certified stays the headline.
+    explored = site.get("/runs/double/decide?answer=40").text
+    assert explored.index("Usable at a risk of 5 %") < explored.index("Explore other thresholds")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ Nothing in it is formatted: the renderers ask `numbers` how a cell of a kind is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from krisis.json_values import JsonObject, plain
@@ -73,7 +73,9 @@ class Table:
     """Rows of typed cells; ``note`` is what a reader must know of the whole table.
 
     ``keys`` name the rows for programs, such as metrics by their identifiers; ``best`` are the
-    cells, by row and column, that win their row or column.
+    cells, by row and column, that win their row or column; ``cases`` say which cases are behind a
+    cell, in the terms of the page that can list them. Of two ``compared`` columns a page also
+    draws the figures of each row.
     """
 
     columns: Sequence[Column]
@@ -82,6 +84,8 @@ class Table:
     note: str = ""
     keys: Sequence[str] = ()
     best: Collection[tuple[int, int]] = ()
+    cases: Mapping[tuple[int, int], object] = field(default_factory=dict)
+    compared: tuple[int, int] | None = None
 
     def headings(self) -> list[str]:
         """Return the headings; a column with intervals names the level that they have.

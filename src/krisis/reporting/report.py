@@ -37,7 +37,6 @@ from krisis.results.report_tables import (
     matrix_table,
     mixture,
     reason_table,
-    risk_sentence,
     rule_table,
     rule_words,
     stopping_lines,
@@ -201,7 +200,7 @@ def _deferral_section(result: BenchmarkResult, parts: Mapping[str, Rows]) -> Sec
         "Deferral",
         figures,
         "No row says whether deferral was due.",
-        words=" ".join(filter(None, (risk_sentence(result.suite_description), words))),
+        words=" ".join(filter(None, (result.suite.deferral, words))),
         tables=tables,
     )
 

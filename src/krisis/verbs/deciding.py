@@ -83,7 +83,7 @@ def selective(
         coverage_grid: Coverages at which to report risk.
         area_coverage: Report the areas up to this coverage too.
         resamples, seed, rng: Resamples of patients, their seed, and default or legacy draws.
-        interval_method: percentile, expanded_percentile, basic, bca or jackknife_t, in place of
+        interval_method: percentile, as published, or expanded_percentile, in place of
             the method that covers for each figure.
         intersection_only: Compare the patients that both runs have.
         mode, against_mode: The experiment of a PHQ-8 run file, of either run.

@@ -203,7 +203,7 @@ function showCopy() {
 
 function decide() {
   if (!document.querySelector("#decision")) return;
-  const shown = ["#decision", "#evidence"];
+  const shown = ["#decision", "#explored", "#evidence"];
   let timer = 0;
   let turn = 0;
   const refresh = async (form) => {
