@@ -173,11 +173,11 @@ def test_groups_within_patients_are_compared_within_them(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda i, rng: {"prediction": 0}, "No group is flagged"),
+        (lambda i, rng: {"prediction": 0}, "no group is flagged"),
         (lambda i, rng: {"confidence": None}, "no curve"),
         (lambda i, rng: {"metadata": {}}, "all rows are in one group (unknown_site)"),
         (lambda i, rng: {"metadata": {"site": "x", "age": i}}, "the rows have: age, site"),
-        (lambda i, rng: {"metadata": {"site": i}} if i < 3 else {}, "site_1: fewer than 20"),
+        (lambda i, rng: {"metadata": {"site": i}} if i < 3 else {}, "site 1: fewer than 20"),
     ],
     ids=["all right", "no confidence", "no metadata", "one group", "one member"],
 )

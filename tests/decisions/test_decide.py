@@ -499,7 +499,7 @@ def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:
     assert [p["policy"] for p in policies][-1] == "best threshold, cross-fitted"
     assert all("cost (95 % interval)" in p for p in policies)
     assert len(section.tables["Model and readers together, per 1,000 records"]) > 2
-    assert list(section.tables)[0] == "Verdict"
+    assert next(iter(section.tables)) == "Verdict"
 
 
 def test_a_calibrator_of_the_same_patients_is_refused() -> None:

@@ -88,7 +88,8 @@ def _print_words(console: Console, text: str) -> None:
 
 
 def _safe(text: str, style: str = "") -> Text:
-    """Return text that cannot steer the terminal, and that no line break parts from its sign."""
+    """Return text that cannot steer the terminal or begin a line; signs stay with their figures."""
+    text = " ".join(text.split())
     tied = _COMMAND.sub(lambda found: found[0].replace(" ", _TIED), text.replace(" %", f"{_TIED}%"))
     return Text(spelled_out(tied), style=style)
 

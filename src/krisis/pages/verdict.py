@@ -71,9 +71,9 @@ def verdict_of(result: BenchmarkResult, bound: RiskBound | None = None) -> Verdi
 
 def threshold_verdict(table: Table, in_force: ThresholdInForce) -> Verdict:
     """Return the lines that a threshold decides; where none is certified, the lowest risk alone."""
-    lines = [_usable(in_force)]
+    lines = [usable_line(in_force)]
     if in_force.certified:
-        lines += [_left(table, in_force), _groups(table, in_force)]
+        lines += [left_line(table, in_force), groups_line(table, in_force)]
     return Verdict(lines)
 
 
