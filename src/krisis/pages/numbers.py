@@ -122,11 +122,14 @@ def change(estimate: Estimate, *, interval: bool = True) -> str:
 def threshold(value: float) -> str:
     """Write a threshold, rounded up: what is answered above it is also above the true one.
 
-    >>> threshold(0.83361), threshold(0.9)
-    ('0.8337', '0.9000')
+    >>> threshold(0.83361), threshold(0.9), threshold(0.99999999)
+    ('0.8337', '0.9000', '0.99999999')
     """
     scale = 10**_DECIMALS_OF_A_THRESHOLD
-    return f"{math.ceil(round(value * scale, 6)) / scale:.{_DECIMALS_OF_A_THRESHOLD}f}"
+    rounded = math.ceil(round(value * scale, 6)) / scale
+    if rounded >= 1 > value:  # which no confidence would reach
+        return repr(value)
+    return f"{rounded:.{_DECIMALS_OF_A_THRESHOLD}f}"
 
 
 def p_value(p: float) -> str:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from krisis.decisions.audit import Audit
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.group_findings import (
     HEADINGS,
     Group,
     GroupAudit,
-    group_assumptions,
-    group_table,
-    verdict_lines,
 )
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.pages.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.pages.palette import CORRECT, MUTED, WRONG
-from krisis.reporting.report import Section
+from krisis.reporting.report import Section, tables_of
 
 _CURVES = (
     "From left to right less confident answers are accepted, at thresholds that all groups share. "
@@ -40,12 +38,9 @@ def audit_section(run: RunItems) -> Section:
     figures = [curve_figure(audit, column) for column in dict.fromkeys(g.column for g in shown)]
     figures = [figure for figure in figures if figure.table]
     figures += [forest(shown)] if gap_rows(shown) else []
-    tables = {
-        "Figures of the groups": group_table(audit),
-        "Findings": [{"": line} for line in verdict_lines(audit)],
-        "Assumptions": [{"": line} for line in group_assumptions(audit)],
-    }
-    return Section("audit", "Audit", figures, "No group.", wide=True, tables=tables)
+    return Section(
+        "audit", "Audit", figures, "No group.", wide=True, tables=tables_of(Audit(audit).document())
+    )
 
 
 def curve_figure(audit: GroupAudit, column: str) -> Figure:

@@ -74,9 +74,8 @@ def certificate_section(
 ) -> Section:
     """Return the section of a report that shows a certificate."""
     facts = certificate_facts(certificate, run, calibrator=calibrator)
-    sentences = [line.strip(" -") for line in facts["sentences"]]
     tables = {
-        "Certificate": [{"": line} for line in sentences],
+        "Certificate": [{"": line} for line in facts["sentences"]],
         "On the patients of this run": [{"": line} for line in facts["verification_sentences"]],
     }
     return Section(

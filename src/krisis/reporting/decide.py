@@ -7,18 +7,10 @@ from collections.abc import Sequence
 
 from krisis.decisions.costs import PER
 from krisis.decisions.decide import Decision, Policy
-from krisis.decisions.decide_text import (
-    assumptions,
-    best_lines,
-    decide_opening,
-    exact,
-    number,
-    shown_points,
-)
 from krisis.json_values import JsonObject
 from krisis.pages.figure import Chart, Figure, alt, data, unit_scale
 from krisis.pages.palette import CORRECT, INK, REFERENCE, WRONG
-from krisis.reporting.report import Section
+from krisis.reporting.report import Section, tables_of
 
 _SHAPES = ("circle", "square", "cross", "diamond", "triangle-up", "triangle-down")
 _READING = (
@@ -33,50 +25,18 @@ _TEAM_READING = (
 
 def decide_section(decision: Decision) -> Section:
     """Return the section of a report that shows what a run costs."""
+    document = decision.document()
     figures = [cost_figure(decision)]
-    tables = {
-        "Policies": [_row(p, decision.options.level) for p in decision.policies],
-        "What follows": [{"": line} for line in best_lines(decision)],
-    }
     if decision.options.team is not None:
         figures.append(team_figure(decision))
-        tables[f"Model and readers, per {PER:,} {decision.run.words[1]}s"] = [
-            _team_row(p) for p in shown_points(decision.curve)
-        ]
-    tables["Assumptions"] = [{"": line} for line in assumptions(decision)]
     return Section(
         "costs",
         "Costs",
         figures,
         "No row was answered or abstained on.",
-        words=" ".join(decide_opening(decision)),
-        tables=tables,
+        words=" ".join(document.lead),
+        tables=tables_of(document),
     )
-
-
-def _row(policy: Policy, level: float) -> JsonObject:
-    interval = f"{number(policy.low)} to {number(policy.high)}"
-    return {
-        "policy": policy.name,
-        "answered": f"{policy.n_answered} of {policy.n_rows}" if policy.n_rows else "",
-        "effective rows": f"{policy.effective_rows:.1f}" if policy.n_rows else "",
-        "coverage": "" if math.isnan(policy.coverage) else f"{100 * policy.coverage:.1f} %",
-        f"cost per {PER:,}": number(policy.cost),
-        f"{100 * level:g} % interval": policy.reason or interval,
-    }
-
-
-def _team_row(point: Policy) -> JsonObject:
-    work = point.workload
-    if work is None:
-        return {}
-    return {
-        "threshold": "defer all" if point.threshold is None else f"≥ {exact(point.threshold)}",
-        "coverage": f"{100 * point.coverage:.1f} %",
-        "wrong": f"{number(work.wrong)} ({number(work.wrong_low)} to {number(work.wrong_high)})",
-        "missed": number(work.missed),
-        "read": number(work.read),
-    }
 
 
 def cost_figure(decision: Decision) -> Figure:

@@ -8,12 +8,11 @@ from krisis.decisions.decision_curve import (
     MODEL,
     NONE,
     DecisionCurve,
-    curve_lines,
 )
 from krisis.json_values import JsonObject
 from krisis.pages.figure import Figure, alt, data, unit_scale
 from krisis.pages.palette import ABSTAINED, CORRECT, REFERENCE, WRONG
-from krisis.reporting.report import Section
+from krisis.reporting.report import Section, tables_of
 
 _READING = (
     "From left to right more false alarms are too many: at a threshold of 0.2, four false alarms "
@@ -27,16 +26,14 @@ _LOWEST = 0.3
 
 def decision_curve_section(curve: DecisionCurve) -> Section:
     """Return the section of a report that shows a decision curve."""
-    lines = [line.strip(" -") for line in curve_lines(curve)]
-    words = " ".join(lines[: lines.index("")])
-    sentences = lines[len(lines) - lines[::-1].index("") :]
+    document = curve.document()
     return Section(
         "decision-curve",
         "Decision curve",
         [decision_curve_figure(curve)],
         "There is no curve.",
-        words=words,
-        tables={"What the curve says and assumes": [{"": line} for line in sentences]},
+        words=" ".join(document.lead),
+        tables=tables_of(document),
     )
 
 

@@ -13,7 +13,7 @@ from krisis.metrics.abstention import DeferralAlignment
 from krisis.metrics.base import EvaluationResult, MetricScore, Rows
 from krisis.metrics.partition import Partition
 from krisis.metrics.scoring import score_all
-from krisis.pages.document import Verdict
+from krisis.pages.document import Document, Sentences, Table, Verdict
 from krisis.pages.figure import Figure
 from krisis.pages.verdict import verdict_of
 from krisis.reporting import pages, provenance
@@ -54,6 +54,26 @@ class Section:
     wide: bool = False
     words: str = ""
     tables: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
+
+
+def tables_of(document: Document) -> dict[str, list[JsonObject]]:
+    """Return the verdict, the sentences and the tables of a document, as a section shows them."""
+    found: dict[str, list[JsonObject]] = {}
+    if document.verdict is not None:
+        found["Verdict"] = [
+            {"": line.question, "answer": line.answer or "", "figures": line.sentence()}
+            for line in document.verdict.lines
+        ]
+    for section in document.sections:
+        for part in section.parts:
+            if isinstance(part, Sentences):
+                name = section.title if section.title not in found else f"{section.title}, in words"
+                found[name] = [{"": line} for line in part.lines]
+            elif isinstance(part, Table):
+                heads = part.headings()
+                name = f"{section.title}: {heads[0]}" if section.title in found else section.title
+                found[name] = [dict(zip(heads, row, strict=True)) for row in part.written()]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,30 +17,25 @@ from krisis.confidence.evaluation import (
     same_participants,
 )
 from krisis.confidence.variants import available_variants, confidence_of
+from krisis.decisions.audit import Audit
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.audit_labels import (
-    DisputedLabels,
-    LabelAgreement,
-    agreement_lines,
     disputed_labels,
-    disputed_lines,
     label_agreement,
 )
 from krisis.decisions.certificate import Certificate, certificate_from
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.check import Check, Gate, check_run
 from krisis.decisions.costs import CostTable, read_costs
-from krisis.decisions.group_findings import GroupAudit, group_lines
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
-from krisis.decisions.stability import Stability, stability_of_saved
-from krisis.decisions.stability_text import stability_lines
+from krisis.decisions.stability import stability_of_saved
 from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK, RiskBound
 from krisis.decisions.verify import Verification, verify_run
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonObject, read_object
+from krisis.json_values import read_object
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import LOSSES, FloatArray
 from krisis.metrics.totals_report import totals_report
@@ -324,37 +319,6 @@ def verify(
         calibrator=calibrator_of(calibration),
         time=time,
     )
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What an audit found: by group, between labels, and between askings of one case."""
-
-    groups: GroupAudit
-    agreement: LabelAgreement | None = None
-    disputed: DisputedLabels | None = None
-    stability: Stability | None = None
-
-    def to_json(self) -> JsonObject:
-        """Return the findings under groups, agreement, disputed and stability."""
-        parts = {
-            "groups": self.groups,
-            "agreement": self.agreement,
-            "disputed": self.disputed,
-            "stability": self.stability,
-        }
-        found = {name: part.to_json() for name, part in parts.items() if part is not None}
-        return {"kind": "krisis.audit", "schema_version": 1, **found}
-
-    def lines(self) -> list[str]:
-        """Return the findings as a terminal shows them."""
-        lines = group_lines(self.groups)
-        lines += ["", *agreement_lines(self.agreement)] if self.agreement else []
-        lines += ["", *disputed_lines(self.disputed)] if self.disputed else []
-        return lines + (["", *stability_lines(self.stability)] if self.stability else [])
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
 
 
 def audit(
