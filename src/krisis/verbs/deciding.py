@@ -87,11 +87,14 @@ def selective(
         loss: error, abs or abs_norm; that of the task unless given.
         coverage_grid: Coverages at which to report risk.
         area_coverage: Report the areas up to this coverage too.
-        resamples, seed, rng: Resamples of patients, their seed, and default or legacy draws.
+        resamples: Number of bootstrap resamples of patients.
+        seed: Seed of the resamples.
+        rng: default, or legacy to draw as published intervals were drawn.
         interval_method: percentile, as published, or expanded_percentile, in place of
             the method that covers for each figure.
         intersection_only: Compare the patients that both runs have.
-        mode, against_mode: The experiment of a PHQ-8 run file, of either run.
+        mode: The experiment of a PHQ-8 run file.
+        against_mode: The experiment of the second run file.
 
     Returns:
         A `Selective` with curves, areas and risks, each with its interval.
@@ -379,7 +382,8 @@ def audit(
         threshold: Answer from this confidence on; unless given from the certified threshold on,
             and where none can be certified every answer counts.
         coverage: Answer this share of the rows, the most confident, instead.
-        risk, delta: Risk at which a threshold is certified, and the chance to be wrong in that.
+        risk: Risk at which a threshold is certified.
+        delta: Probability that the certificate is wrong.
         certificate: Certificate of `krisis certify`, whose threshold is taken instead.
         confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
         calibration: Calibrator of `krisis calibrate` that makes the score.
@@ -395,8 +399,8 @@ def audit(
     >>> import krisis
     >>> rows = {"y": [0, 1] * 60, "p": [0, 1, 0, 0] * 30, "sex": ["f", "f", "m", "m"] * 30}
     >>> run = krisis.score(rows, truth="y", prediction="p", groups=["sex"])
-    >>> [(group.name, group.n_rows) for group in krisis.audit(run).groups.groups]
-    [('sex_f', 60), ('sex_m', 60)]
+    >>> {group.name: group.n_rows for group in krisis.audit(run).groups.groups}
+    {'sex_f': 60, 'sex_m': 60}
     """
     score = ScoreOptions(
         confidence=confidence, calibrator=calibrator_of(calibration), loss=loss, seed=seed
