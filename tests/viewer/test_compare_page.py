@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -134,6 +136,18 @@ def test_the_group_in_which_they_differ_is_named_first_and_leads_to_its_cases(si
     ]
     assert [case["position"] for case in found["cases"]] == rows
     assert found["n_found"] == len(rows) > 10
+
+
+def test_every_count_of_the_outcomes_leads_to_as_many_cases(site: Site) -> None:
+    text = site.get(f"/compare?{PAIR}").text
+    links = re.findall(r'<a href="(/compare/cases\?[^"]*(?:left|right)=[^"]*)">([\d,]+)</a>', text)
+    for address, n in links:
+        place = html.unescape(address).replace("/cases?", "/cases.json?")
+        assert site.get(place).json["n_found"] == int(n.replace(",", "")), address
+    outcomes = [(verdict(a), verdict(b)) for a, b in zip(LEFT, RIGHT, strict=True)]
+    n_both_right = sum(one == ("right", "right") for one in outcomes)
+    assert any(n == str(n_both_right) and "left=right&amp;right=right" in a for a, n in links)
+    assert len(links) > 9
 
 
 @pytest.mark.parametrize(
