@@ -37,7 +37,8 @@ from krisis.errors import InvalidFile, InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems
-from krisis.reporting.certificate import certificate_facts, certificate_section
+from krisis.pages.decision_sections import certificate_section
+from krisis.pages.document import Chart, Sentences
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import read_items
 
@@ -555,15 +556,19 @@ def test_crc_is_verified_per_case_and_others_per_answer(tmp_path: Path) -> None:
 def test_a_report_shows_the_certificate_on_the_curve(tmp_path: Path) -> None:
     run = items(tmp_path)
     certificate = certify_run(run, CertifyOptions(risk=0.15))
-    facts = json.loads(dumps(certificate_facts(certificate, run)))
-    assert facts["is_calibration_run"]
-    assert [p["threshold"] for p in facts["curve"] if p["certified"]] == [certificate.threshold]
+    section = certificate_section(certificate, run)
+    assert len([part for part in section.parts if isinstance(part, Sentences)]) == 1
+    (chart,) = (part for part in section.parts if isinstance(part, Chart))
+    figure = chart.draw()
+    shown = [p["threshold"] for p in figure.table if p["certified"]]
+    assert shown == [certificate.threshold]
+    assert figure.title.startswith("Certified at a risk of 15 %: ")
     fresh = items(tmp_path, name="new")
-    section = certificate_section(certificate, fresh)
+    *_, verified = certificate_section(certificate, fresh).parts
+    assert isinstance(verified, Sentences)
     verdict = verify_run(certificate, fresh).verdict
-    assert section.tables["On the patients of this run"][0][""].startswith("promised: With a")
-    assert section.tables["On the patients of this run"][1][""].startswith(f"{verdict}: risk")
-    assert "Risk, coverage" in section.figures[0].svg
+    assert verified.lines[1].startswith("promised: With a")
+    assert verified.lines[2].startswith(f"{verdict}: risk")
 
 
 def invoke(*arguments: object) -> tuple[int, str]:

@@ -26,7 +26,7 @@ from krisis.data.base import SuiteConfig
 from krisis.decisions.cost_rules import accepts, best_threshold, chow_rule, cross_fitted
 from krisis.decisions.costs import CostTable, cost_file_text, costs_from, costs_of_run, read_costs
 from krisis.decisions.decide import DecideOptions, Decision, Policy, decide_run
-from krisis.decisions.decide_text import best_lines, decide_facts, decide_lines, exact
+from krisis.decisions.decide_text import decide_facts, decide_lines, exact
 from krisis.decisions.population import Population, Prevalence, positive_of
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, team_from
@@ -34,8 +34,9 @@ from krisis.errors import UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
+from krisis.pages.decision_sections import cost_section
+from krisis.pages.document import Chart, Table
 from krisis.registry import find
-from krisis.reporting.decide import decide_section
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
 
@@ -495,19 +496,20 @@ def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:
     run = read_items(run_file)
     costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}, "defer": 0.5}, "c.yaml")
     decision = decide_run(run, DecideOptions(costs=costs, team=Team(accuracy=0.9), score=ANY))
-    section = decide_section(decision)
-    assert [figure.name for figure in section.figures] == ["costs", "team"]
-    drawn = section.figures[0].table
-    assert [p["cost"] for p in drawn] == [
+    section = cost_section(decision)
+    drawn = {part.key: part.draw() for part in section.parts if isinstance(part, Chart)}
+    assert list(drawn) == ["costs", "team"]
+    assert [p["cost"] for p in drawn["costs"].table] == [
         p.cost for p in (*decision.curve, *decision.policies) if not p.reason
     ]
-    assert all("<svg" in figure.svg for figure in section.figures)
-    policies, follows, team, _ = section.tables.values()
-    assert [p["policy"] for p in policies][-1] == "best threshold, in-sample (optimistic)"
-    assert all("95 % interval" in p for p in policies)
-    assert [line[""] for line in follows] == best_lines(decision)
-    assert list(section.tables)[2] == "Model and readers, per 1,000 records"
-    assert len(team) > 2
+    assert all("<svg" in figure.svg for figure in drawn.values())
+    policies, team = (part for part in section.parts if isinstance(part, Table))
+    assert policies.rows[-1][0] == "best threshold, in-sample (optimistic)"
+    assert team.title == "Model and readers, per 1,000 records"
+    assert len(team.rows) > 2
+    honest = [p for p in decision.policies if not p.reason and p.kind != "in-sample"]
+    cheapest = min(honest, key=lambda policy: policy.cost)
+    assert drawn["costs"].title.startswith(f"Lowest cost: {cheapest.name}, ")
 
 
 def test_a_calibrator_of_the_same_patients_is_refused() -> None:

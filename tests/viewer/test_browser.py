@@ -16,7 +16,8 @@ from tests.viewer.conftest import (
     payload_run,
 )
 
-from krisis.reporting.report import build_report, report_html
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 
 pytestmark = pytest.mark.browser
 
@@ -267,7 +268,7 @@ def test_a_reply_is_shown_to_the_last_character(watched: Watched, site: Site) ->
 @pytest.mark.slow
 def test_the_report_reads_from_disk_in_every_light(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report_html(build_report(result_of(invented_rows()))), encoding="utf-8")
+    path.write_text(page_of(run_document(result_of(invented_rows()))), encoding="utf-8")
     page = watched.page
     page.goto(path.as_uri())
     watched.picture("report-light")
@@ -287,7 +288,7 @@ def test_the_report_reads_from_disk_in_every_light(watched: Watched, tmp_path: P
 @pytest.mark.slow
 def test_the_report_is_read_with_the_keyboard_alone(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report_html(build_report(result_of(invented_rows(60)))), encoding="utf-8")
+    path.write_text(page_of(run_document(result_of(invented_rows(60)))), encoding="utf-8")
     page = watched.page
     page.goto(path.as_uri())
     page.keyboard.press("Tab")
@@ -302,7 +303,7 @@ def test_the_report_is_read_with_the_keyboard_alone(watched: Watched, tmp_path: 
 @pytest.mark.slow
 def test_a_hostile_run_makes_a_harmless_report(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report_html(build_report(payload_run())), encoding="utf-8")
+    path.write_text(page_of(run_document(payload_run())), encoding="utf-8")
     page = watched.page
     page.goto(path.as_uri())
     assert page.evaluate("window.harmed") is None

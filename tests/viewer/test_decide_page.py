@@ -29,7 +29,7 @@ from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Table
-from krisis.reporting.wording import percent_beside, threshold_beside
+from krisis.pages.wording import percent_beside, threshold_beside
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.run_items import read_items
 

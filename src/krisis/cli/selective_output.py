@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -25,8 +24,9 @@ from krisis.metrics.explanations import explained, method_lines
 from krisis.metrics.items import RunItems
 from krisis.metrics.repeats import Ties
 from krisis.metrics.weighted_curve import area_key
-from krisis.pages.figure import altair, themed
-from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
+from krisis.pages.charts.curves import Curve, risk_coverage
+from krisis.pages.figure import altair
+from krisis.pages.style import style_of
 from krisis.reporting.run_tables import AREAS, NOT_REACHED
 from krisis.results.loading import distinct_names
 from krisis.statistics.intervals import Interval, interval_heading, level_name
@@ -305,18 +305,19 @@ def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
     ]
     options = evaluation.options
     wanted = None if evaluation.without_intervals else options.bootstrap
-    curves = [
-        named_curve(name, run.table, options.loss, options=wanted)
+    curves = {
+        name: Curve.of(name, run.table, loss=options.loss, options=wanted)
         for name, run in runs[:_MOST_CURVES]
-    ]
+    }
     if not curves:
         raise InvalidValue("nothing was predicted, so there is no curve to draw")
-    drawn = replace(risk_coverage_figure(curves), about=_about(evaluation))
+    style = style_of("screen")
+    drawn = risk_coverage(curves, style).figure(style, about=_about(evaluation))
     suffix = path.suffix.lower()
     if suffix == ".svg":
         write_text(path, drawn.svg, private=False)
     elif suffix == ".html":
-        write_text(path, themed(drawn.chart).to_html(inline=True))
+        write_text(path, drawn.html())
     else:
         picture = drawn.png()
         try:

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from krisis.display import escaped
+from krisis.errors import MissingExtra
+from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
 from krisis.pages.document import (
+    CaseBars,
     Chart,
+    Column,
     Content,
     Document,
     Facts,
+    Listing,
     Section,
     Sentences,
     Table,
@@ -23,23 +29,56 @@ from krisis.pages.document import (
     VerdictLine,
 )
 from krisis.pages.figure import Figure
-from krisis.pages.numbers import Estimate, count, level, share
+from krisis.pages.numbers import Estimate, count, level, of_a_chart, share
 
 # Kind of cases and what became of them → the address of these cases, or nothing.
 Address = Callable[[str, str], str]
+MOST_CHART_ROWS = 400
+_FEW_SECTIONS = 4  # that need no list of contents
 
 
-def html_fragment(document: Document) -> str:
+class CaseLinks(Protocol):
+    """Where a page finds the cases behind a number; an empty address links nothing."""
+
+    def part(self, kind: str, tone: str) -> str:
+        """Return the cases of a part of the bar: a kind of cases and what became of them."""
+
+    def number(self, name: str, row: JsonMapping, column: str) -> str:
+        """Return the cases behind a number of a named table or chart."""
+
+    def drawing(self, figure: Figure) -> str:
+        """Return a figure with links from its marks to their cases."""
+
+
+def html_fragment(document: Document, links: CaseLinks | None = None) -> str:
     """Return a document as HTML: the answer first, folded sections closed.
 
     >>> html_fragment(Document(title="<b>", lead=["2 cases"]))
-    '<p>2 cases</p><h1>&lt;b&gt;</h1>'
+    '<h1>&lt;b&gt;</h1><p class="muted">2 cases</p>'
     """
-    parts = [*map(_paragraph, document.lead), f"<h1>{escaped(document.title)}</h1>"]
-    if document.verdict is not None:
-        parts.append(verdict_html(document.verdict))
-    parts += map(_section, document.sections)
-    return "".join(parts)
+    return opening_html(document) + body_html(document, links)
+
+
+def opening_html(document: Document) -> str:
+    """Return the title, the lead and the verdict."""
+    kind = 'class="warning" role="status"' if document.urgent else 'class="muted"'
+    lead = "".join(f"<p {kind}>{escaped(line)}</p>" for line in document.lead)
+    verdict = "" if document.verdict is None else verdict_html(document.verdict)
+    return f"<h1>{escaped(document.title)}</h1>{lead}{verdict}"
+
+
+def body_html(document: Document, links: CaseLinks | None = None) -> str:
+    """Return the sections; many of them begin with a list of contents."""
+    entries = [
+        f'<li><a href="#{escaped(one.key)}">{escaped(one.title)}</a></li>'
+        for one in document.sections
+    ]
+    contents = (
+        f'<nav class="contents" aria-label="Contents"><ul>{"".join(entries)}</ul></nav>'
+        if len(entries) > _FEW_SECTIONS
+        else ""
+    )
+    return contents + "".join(_section(one, links) for one in document.sections)
 
 
 def _paragraph(text: str) -> str:
@@ -64,54 +103,114 @@ def _verdict_line(line: VerdictLine) -> str:
     return f'<div class="verdict-line is-{name}">{body}</div>'
 
 
-def _section(section: Section) -> str:
-    body = "".join(map(_part, section.parts))
-    title = escaped(section.title)
+def _section(section: Section, links: CaseLinks | None) -> str:
+    body, charts = "", ""
+    for part in section.parts:
+        if isinstance(part, Chart):
+            charts += _chart(part, links)
+            continue
+        body += f'<div class="charts">{charts}</div>' * bool(charts) + _part(part, links)
+        charts = ""
+    body += f'<div class="charts">{charts}</div>' * bool(charts)
+    key, title = escaped(section.key), escaped(section.title)
     if section.folded:
-        return f"<details><summary>{title}</summary>{body}</details>"
-    return f"<section><h2>{title}</h2>{body}</section>"
+        return f'<details class="section" id="{key}"><summary>{title}</summary>{body}</details>'
+    return f'<section id="{key}"><h2>{title}</h2>{body}</section>'
 
 
-def _part(part: Content) -> str:
+def _part(part: Content, links: CaseLinks | None) -> str:
+    if isinstance(part, Listing):
+        text = escaped("\n".join(part.lines))
+        return f'<h3>{escaped(part.title)}</h3><pre tabindex="0" dir="auto">{text}</pre>'
     if isinstance(part, Sentences):
         return "".join(map(_paragraph, part.lines))
     if isinstance(part, Facts):
         pairs = (f"<dt>{escaped(name)}</dt><dd>{escaped(value)}</dd>" for name, value in part.pairs)
         return f'<dl class="facts">{"".join(pairs)}</dl>'
-    if isinstance(part, Chart):
-        return chart_html(part.draw())
-    return _table(part)
+    if isinstance(part, CaseBars):
+        return partition_html(part.partition, links.part if links else None)
+    assert isinstance(part, Table)
+    return table_html(part, links)
 
 
-def chart_html(figure: Figure) -> str:
-    """Return a picture with how to read it."""
-    caption = f"<figcaption>{escaped(figure.reading)}</figcaption>" if figure.reading else ""
-    return f"<figure>{figure.inline_svg}{caption}</figure>"
+def _chart(chart: Chart, links: CaseLinks | None) -> str:
+    try:
+        return chart_html(chart.draw(), links, wide=chart.wide)
+    except MissingExtra as error:  # a notebook shows the rest
+        return f'<p class="note">{escaped(error)}</p>'
 
 
-def _table(table: Table) -> str:
-    def cell(text: str, name: str, *, number: bool, words: str = "") -> str:
-        kind = ' class="figure"' if number else ""
-        title = f' title="{escaped(words)}"' if words else ""
-        return f"<{name}{kind}{title}>{escaped(text)}</{name}>"
+def chart_html(figure: Figure, links: CaseLinks | None = None, *, wide: bool = False) -> str:
+    """Return a picture under its finding, with how to read it and the numbers it shows."""
+    title = escaped(figure.title)
+    caption = f"<figcaption><h3>{title}</h3>{_paragraph(figure.reading)}</figcaption>"
+    drawing = links.drawing(figure) if links else figure.inline_svg
+    frame = f'<div class="chart-frame" tabindex="0" role="group" aria-label="Chart: {title}">'
+    numbers = _chart_numbers(figure, links) if figure.table else ""
+    kind = ' class="wide"' if wide else ""
+    name = escaped(figure.name.replace(" ", "-"))
+    return f'<figure{kind} id="figure-{name}">{caption}{frame}{drawing}</div>{numbers}</figure>'
 
+
+def _chart_numbers(figure: Figure, links: CaseLinks | None) -> str:
+    """Return the numbers of a chart as a table, folded."""
+
+    def cell(row: JsonMapping, column: str) -> str:
+        place = links.number(figure.name, row, column) if links else ""
+        return f"<td>{_linked(of_a_chart(row.get(column)), place)}</td>"
+
+    names = list(dict.fromkeys(name for row in figure.table for name in row))
+    head = "".join(f'<th scope="col">{escaped(name.replace("_", " "))}</th>' for name in names)
+    shown = figure.table[:MOST_CHART_ROWS]
+    lines = "".join(f"<tr>{''.join(cell(row, name) for name in names)}</tr>" for row in shown)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+    more = ""
+    if len(figure.table) > len(shown):
+        total = f"{count(len(shown))} of {count(len(figure.table))} lines"
+        more = f'<p class="note">The first {total}; the CSV of --figures holds them all.</p>'
+    frame = _framed(table, "Numbers of the chart")
+    return f"<details><summary>The numbers of this chart</summary>{frame}{more}</details>"
+
+
+def table_html(table: Table, links: CaseLinks | None = None) -> str:
+    """Return a table in a frame that scrolls where it is wider than the page."""
+    headings = [one.heading for one in table.columns]
     head = "".join(
-        cell(one.heading, "th", number=one.is_number, words=one.long_heading)
+        f'<th scope="col"{_kind(one)}{_title(one.long_heading)}>{escaped(one.heading)}</th>'
         for one in table.columns
     )
-    lines = "".join(
-        "<tr>"
-        + "".join(
-            cell(text, "td", number=column.is_number)
-            for column, text in zip(table.columns, row, strict=True)
-        )
-        + "</tr>"
-        for row in table.written()
-    )
+    lines = []
+    for at, (row, written) in enumerate(zip(table.rows, table.written(), strict=True)):
+        known: JsonObject = dict(zip(headings, row, strict=True))
+        known["key"] = table.keys[at] if table.keys else ""
+        cells = []
+        for place, (column, text) in enumerate(zip(table.columns, written, strict=True)):
+            address = links.number(table.name, known, column.heading) if links else ""
+            name = "th" if place == 0 else "td"
+            scope = ' scope="row"' if place == 0 else ""
+            cells.append(f"<{name}{scope}{_kind(column)}>{_linked(text, address)}</{name}>")
+        lines.append(f"<tr>{''.join(cells)}</tr>")
     caption = f"<caption>{escaped(table.title)}</caption>" if table.title else ""
-    body = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-    note = _paragraph(table.note) if table.note else ""
-    return f'<div class="table-frame" tabindex="0" role="group">{body}</div>{note}'
+    body = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    note = f'<p class="note">{escaped(table.note)}</p>' if table.note else ""
+    return _framed(body, table.title or table.columns[0].heading) + note
+
+
+def _framed(table: str, label: str) -> str:
+    named = f'role="group" aria-label="{escaped(label)}"'
+    return f'<div class="table-frame" tabindex="0" {named}>{table}</div>'
+
+
+def _kind(column: Column) -> str:
+    return ' class="figure"' if column.is_number else ""
+
+
+def _title(words: str) -> str:
+    return f' title="{escaped(words)}"' if words else ""
+
+
+def _linked(text: str, address: str) -> str:
+    return f'<a href="{escaped(address)}">{escaped(text)}</a>' if address else escaped(text)
 
 
 # --- The bar of cases ------------------------------------------------------------------------
@@ -145,7 +244,7 @@ def partition_html(partition: Partition, address: Address | None = None) -> str:
     ]
     missing = ""
     if partition.not_evaluated:
-        n = _linked(count(partition.not_evaluated), "", "not-evaluated", address)
+        n = _linked(count(partition.not_evaluated), address("", "not-evaluated") if address else "")
         missing = f'<p class="note">not evaluated <strong>{n}</strong></p>'
     return f'<div class="partition">{"".join(rows)}{missing}</div>'
 
@@ -167,7 +266,7 @@ def _bar(bar: _Bar, cells: Cells, longest: int, address: Address | None) -> str:
         of = share(Estimate(n / cells.n))
         legend.append(
             f'<li><span class="swatch is-{tone}"></span>{escaped(words)} '
-            f"<strong>{_linked(count(n), bar.kind, tone, address)}</strong> "
+            f"<strong>{_linked(count(n), address(bar.kind, tone) if address else '')}</strong> "
             f'<span class="muted">({of})</span></li>'
         )
     said = ", ".join(f"{counts[place]} {bar.words[place]}" for place in order)
@@ -178,8 +277,3 @@ def _bar(bar: _Bar, cells: Cells, longest: int, address: Address | None) -> str:
         f'aria-label="{escaped(said)}">{"".join(parts)}</svg>'
         f'<ul class="legend">{"".join(legend)}</ul></div>'
     )
-
-
-def _linked(text: str, kind: str, tone: str, address: Address | None) -> str:
-    place = address(kind, tone) if address is not None else ""
-    return f'<a href="{escaped(place)}">{escaped(text)}</a>' if place else escaped(text)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from krisis.reporting import pages
-from krisis.reporting.wording import number
+from krisis.pages.shell import render
+from krisis.pages.wording import number
 from krisis.results.comparison.base import Comparison
 from krisis.results.comparison.text import delta_cells, heading, pair_interval_heading, row_name
 from krisis.results.side_by_side import Cell, SideBySide
@@ -28,7 +28,7 @@ class Group:
 
 def sweep_html(name: str, cells: Sequence[tuple[str, str, str]], groups: Sequence[Group]) -> str:
     """Return the page as one self-contained file; a cell is its name, its end and its folder."""
-    return pages.render(
+    return render(
         "sweep.html",
         title=f"Sweep {name}",
         heading=f"Sweep of {len(cells)} runs",

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from krisis.errors import UnknownName
+from krisis.pages.wording import escaped
 from krisis.reporting.latex import latex_text
-from krisis.reporting.wording import escaped
 from krisis.results.export import Cell as PlainCell
 from krisis.results.export import csv_line, guarded
 from krisis.statistics.intervals import Interval

@@ -15,7 +15,8 @@ from krisis.errors import InvalidFile, InvalidValue, KrisisError, UnknownName
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.table import Table
-from krisis.reporting.report import RunReport, build_report
+from krisis.pages.document import Document
+from krisis.pages.run import run_document
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import place_in_commands, reproduce_command, scored_as_it_is
 from krisis.results.repeats import mark_agreement
@@ -163,12 +164,12 @@ class ViewedRun:
         return self._places or []
 
     @property
-    def report(self) -> RunReport:
-        """Return the report, made once."""
+    def document(self) -> Document:
+        """Return all there is to show of the run, made once."""
         with self._reporting:  # whoever asks meanwhile waits for it
             return self.remembered(
-                "report",
-                lambda: build_report(self.result, reproduce=reproduce_command(self.path)),
+                "document",
+                lambda: run_document(self.result, reproduce=reproduce_command(self.path)),
             )
 
     def remembered(self, key: object, build: Callable[[], Made]) -> Made:

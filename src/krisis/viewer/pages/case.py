@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from krisis.errors import InvalidValue, KrisisError
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.partition import deferral_cell
+from krisis.metrics.partition import CELLS, deferral_cell
 from krisis.outcomes import WORDS
-from krisis.reporting.deferral import CELLS
-from krisis.reporting.report import reasons_of
-from krisis.reporting.wording import number, percent
+from krisis.pages.wording import number, percent
+from krisis.pages.worst import reasons_of
 from krisis.results.account import Finding
 from krisis.results.base import TaskFacts
 from krisis.results.report_tables import answer_words, risk_sentence

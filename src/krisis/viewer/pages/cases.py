@@ -9,11 +9,9 @@ from urllib.parse import urlencode
 from krisis.answers import AnswerSet
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.partition import deferral_cell, verdict
+from krisis.metrics.partition import CELLS, deferral_cell, verdict
 from krisis.outcomes import OUTCOMES
-from krisis.reporting.costliest import shortened
-from krisis.reporting.deferral import CELLS
-from krisis.reporting.report import reasons_of
+from krisis.pages.worst import reasons_of, shortened
 from krisis.results.base import TaskFacts
 from krisis.results.export import csv_lines
 from krisis.results.report_tables import answer_words
@@ -159,7 +157,7 @@ def filter_words(wanted: RowFilter, task: TaskFacts | None) -> str:
         if (low, high) != (None, None)
         else "",
         f"deferred below {wanted.deferred_at:.4g}" if wanted.deferred_at is not None else "",
-        f"with “{shortened(wanted.text, n_characters=40)}”" if wanted.text else "",
+        f"with “{shortened(wanted.text, n_letters=40)}”" if wanted.text else "",
     ]
     return " · ".join(part for part in parts if part) or "cases"
 
@@ -192,7 +190,7 @@ def case_lines(run: ViewedRun, positions: Sequence[int]) -> list[JsonObject]:
             "confidence": row.confidence,
             "cell": deferral_cell(row),
             "reasons": reasons_of(row.metadata),
-            "reply": shortened(row.error or row.raw_response, n_characters=_REPLY_CHARACTERS),
+            "reply": shortened(row.error or row.raw_response, n_letters=_REPLY_CHARACTERS),
         }
         for position, row in run.rows(positions)
     ]

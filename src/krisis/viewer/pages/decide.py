@@ -20,8 +20,8 @@ from krisis.decisions.working_point import Desk, Part, Question, variants_among
 from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.items import RunItems, Source
-from krisis.reporting.risk_coverage import thinned
-from krisis.reporting.wording import threshold_beside
+from krisis.metrics.risk_coverage import spread_evenly
+from krisis.pages.wording import threshold_beside
 from krisis.results.account import TaskFacts
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result
@@ -40,6 +40,8 @@ _NO_BOUND = (
     "a certificate needs a bound on the risk, chosen before looking: ask how many may be wrong"
 )
 _ROWS_LOOKED_AT = 200
+
+_MOST_POINTS = 400  # of a smooth line
 
 
 def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
@@ -167,7 +169,7 @@ def _answered(items: RunItems, desk: Desk, asked: Asked) -> JsonObject:
     question = asked.question
     threshold = desk.choose(question)
     curve, n = desk.sample.curve, desk.sample.n_rows
-    places = thinned(curve.threshold.size).tolist()
+    places = spread_evenly(curve.threshold.size, _MOST_POINTS).tolist()
     return {
         "n_with_confidence": desk.sample.n_scored,
         "cmax": desk.cmax,

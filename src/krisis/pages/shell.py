@@ -1,4 +1,4 @@
-"""The HTML templates and the style sheet that the report and the viewer share."""
+"""The page around a document: one template and one style sheet, which the viewer shares."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from krisis.display import spelled_out
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
 from krisis.metrics.explanations import method_lines, reason_words
-from krisis.pages import palette
-from krisis.pages.html import partition_html, verdict_html
-from krisis.reporting import wording
+from krisis.pages import palette, wording
+from krisis.pages.document import Document
+from krisis.pages.html import chart_html, html_fragment
 from krisis.statistics.intervals import level_name
 
 
 @cache
 def style_sheet() -> str:
     """Return the whole style sheet: the colours, then the rules."""
-    rules = (files("krisis.reporting") / "static" / "report.css").read_text(encoding="utf-8")
+    rules = (files("krisis.pages") / "static" / "page.css").read_text(encoding="utf-8")
     return palette.css_variables() + rules
 
 
@@ -39,7 +39,7 @@ def environment(*packages: str) -> JsonValue:
     except ImportError:
         raise MissingExtra.named("report", "writing HTML") from None
 
-    loaders = [jinja2.PackageLoader(name) for name in (*packages, "krisis.reporting")]
+    loaders = [jinja2.PackageLoader(name) for name in (*packages, "krisis.pages")]
     built = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,
@@ -50,7 +50,7 @@ def environment(*packages: str) -> JsonValue:
     )
     built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
     built.filters.update(beside=wording.percent_beside, reason=reason_words, methods=method_lines)
-    built.filters.update(verdict=verdict_html, partition=partition_html)
+    built.filters.update(chart=chart_html)
     built.filters.update(level=lambda level: level_name([level]))
     return built
 
@@ -61,10 +61,15 @@ def _nothing_hidden(value: JsonValue) -> JsonValue:
 
 
 def render(template: str, **context: JsonValue) -> str:
-    """Fill a template of the report with its context, as one self-contained file."""
+    """Fill a template with its context, as one self-contained file."""
     text: str = (
         environment()
         .get_template(template)
         .render(**context, style=style_sheet(), style_hash=style_hash(), version=__version__)
     )
     return text
+
+
+def page(document: Document) -> str:
+    """Return a document as one self-contained file that runs no script and fetches nothing."""
+    return render("page.html", title=document.title, body=html_fragment(document))
