@@ -335,7 +335,8 @@ def paired_pilot(n_patients: int = 60) -> Pilot:
             for i, hit in enumerate(right)
             for k in range(2)
         )
-        rows.append(EvaluationResult(None, 1, record_id="x", cluster_id="x", error="timeout"))
+        lost = EvaluationResult(None, 1, record_id="x", cluster_id="x", error="timeout")
+        rows = Rows([*rows, lost], rows.answers)
         sides.append(BenchmarkResult(rows, {}, {}, "openai/gpt-5-mini"))
     return Pilot(sides[0], ACCURACY, sides[1])
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from krisis.confidence.patient_keys import PatientKeys
 from krisis.decisions.sample import Method
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, dumps
@@ -87,7 +88,7 @@ class Certificate(_Part):
     """Everything that a certificate promises, of whom, and what it rests on."""
 
     kind: Literal["krisis.certificate"] = "krisis.certificate"
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     krisis_version: str
     method: Method
     risk: Inside
@@ -105,7 +106,7 @@ class Certificate(_Part):
     n_no_answer: Count
     n_not_evaluated: Count
     calibration_rows_hash: str
-    calibration_patients: list[str]
+    calibration_patients: PatientKeys
     calibration_scores: list[float | None]
     assumptions: list[str]
 

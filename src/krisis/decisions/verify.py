@@ -15,7 +15,7 @@ from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
-    patient_hashes,
+    named_patients,
     patient_scores,
     rows_hash,
     sample_of,
@@ -132,7 +132,7 @@ def verify_run(
 
     ``time`` names a metadata column that orders the patients.
     """
-    _refuse_other(certificate, run, confidence, calibrator)
+    refuse_other(certificate, run, confidence, calibrator)
     sample = sample_of(run, score_options(certificate, calibrator))
     _refuse_calibration_patients(certificate, run, sample)
     groups = groups_of(run, certificate.by) if certificate.by else {}
@@ -152,9 +152,10 @@ def verify_run(
     )
 
 
-def _refuse_other(
+def refuse_other(
     certificate: Certificate, run: RunItems, confidence: str, calibrator: Calibrator | None
 ) -> None:
+    """Refuse a run that a certificate does not speak of, naming the difference."""
     was, here = certificate.identity.model_dump(), Identity.of(run).model_dump()
     for name, value in was.items():
         if here[name] != value:
@@ -189,7 +190,7 @@ def score_options(certificate: Certificate, calibrator: Calibrator | None) -> Sc
 
 
 def _refuse_calibration_patients(certificate: Certificate, run: RunItems, sample: Sample) -> None:
-    n_seen = len(set(certificate.calibration_patients) & set(patient_hashes(run)))
+    n_seen = certificate.calibration_patients.n_among(named_patients(run))
     if rows_hash(run, sample) == certificate.calibration_rows_hash:
         n_seen = sample.n_patients
     if n_seen:

@@ -78,7 +78,7 @@ def cost_section(decision: Decision) -> Section:
     )
     rows: list[list[Cell]] = [
         [
-            policy.name + (" (optimistic)" if policy.kind == "in-sample" else ""),
+            policy.name,
             policy.n_answered,
             policy.n_rows,
             policy.coverage,

@@ -15,6 +15,7 @@ from krisis.errors import MissingExtra
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
 from krisis.pages.document import (
+    BEST,
     CaseBars,
     Chart,
     Column,
@@ -54,31 +55,33 @@ def html_fragment(document: Document, links: CaseLinks | None = None) -> str:
     """Return a document as HTML: the answer first, folded sections closed.
 
     >>> html_fragment(Document(title="<b>", lead=["2 cases"]))
-    '<h1>&lt;b&gt;</h1><p class="muted">2 cases</p>'
+    '<p class="muted">2 cases</p><h1>&lt;b&gt;</h1>'
     """
     return opening_html(document) + body_html(document, links)
 
 
 def opening_html(document: Document) -> str:
-    """Return the title, the lead and the verdict."""
+    """Return what became of the cases, before any figure; the title and the verdict."""
     kind = 'class="warning" role="status"' if document.urgent else 'class="muted"'
     lead = "".join(f"<p {kind}>{escaped(line)}</p>" for line in document.lead)
     verdict = "" if document.verdict is None else verdict_html(document.verdict)
-    return f"<h1>{escaped(document.title)}</h1>{lead}{verdict}"
+    return f"{lead}<h1>{escaped(document.title)}</h1>{verdict}"
 
 
 def body_html(document: Document, links: CaseLinks | None = None) -> str:
-    """Return the sections; many of them begin with a list of contents."""
-    entries = [
+    """Return the sections."""
+    return "".join(_section(one, links) for one in document.sections)
+
+
+def contents_html(document: Document) -> str:
+    """Return links to the sections of a page that has many; a notebook has none."""
+    if len(document.sections) <= _FEW_SECTIONS:
+        return ""
+    entries = "".join(
         f'<li><a href="#{escaped(one.key)}">{escaped(one.title)}</a></li>'
         for one in document.sections
-    ]
-    contents = (
-        f'<nav class="contents" aria-label="Contents"><ul>{"".join(entries)}</ul></nav>'
-        if len(entries) > _FEW_SECTIONS
-        else ""
     )
-    return contents + "".join(_section(one, links) for one in document.sections)
+    return f'<nav class="contents" aria-label="Contents"><ul>{entries}</ul></nav>'
 
 
 def _paragraph(text: str) -> str:
@@ -176,8 +179,8 @@ def table_html(table: Table, links: CaseLinks | None = None) -> str:
     """Return a table in a frame that scrolls where it is wider than the page."""
     headings = [one.heading for one in table.columns]
     head = "".join(
-        f'<th scope="col"{_kind(one)}{_title(one.long_heading)}>{escaped(one.heading)}</th>'
-        for one in table.columns
+        f'<th scope="col"{_kind(one)}{_title(one.long_heading)}>{escaped(heading)}</th>'
+        for one, heading in zip(table.columns, table.headings(), strict=True)
     )
     lines = []
     for at, (row, written) in enumerate(zip(table.rows, table.written(), strict=True)):
@@ -188,11 +191,15 @@ def table_html(table: Table, links: CaseLinks | None = None) -> str:
             address = links.number(table.name, known, column.heading) if links else ""
             name = "th" if place == 0 else "td"
             scope = ' scope="row"' if place == 0 else ""
-            cells.append(f"<{name}{scope}{_kind(column)}>{_linked(text, address)}</{name}>")
+            shown, best = _linked(text, address), (at, place) in table.best
+            if best:
+                shown = f"<strong>{shown}</strong>"
+            cells.append(f"<{name}{scope}{_kind(column, best=best)}>{shown}</{name}>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
     caption = f"<caption>{escaped(table.title)}</caption>" if table.title else ""
     body = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    note = f'<p class="note">{escaped(table.note)}</p>' if table.note else ""
+    notes = [*([f"Bold: {BEST}."] if table.best else []), *([table.note] if table.note else [])]
+    note = "".join(f'<p class="note">{escaped(one)}</p>' for one in notes)
     return _framed(body, table.title or table.columns[0].heading) + note
 
 
@@ -201,8 +208,9 @@ def _framed(table: str, label: str) -> str:
     return f'<div class="table-frame" tabindex="0" {named}>{table}</div>'
 
 
-def _kind(column: Column) -> str:
-    return ' class="figure"' if column.is_number else ""
+def _kind(column: Column, *, best: bool = False) -> str:
+    names = " ".join(["figure"] * column.is_number + ["best"] * best)
+    return f' class="{names}"' if names else ""
 
 
 def _title(words: str) -> str:

@@ -9,6 +9,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from krisis.decisions.threshold_in_force import RiskBound
 from krisis.json_values import JsonMapping, JsonValue, dumps
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.metrics.explanations import explained, method_lines, methods_of
@@ -40,11 +41,12 @@ from krisis.pages.figure import Figure
 from krisis.pages.groups import TOO_FEW, group_figures, overall_figures
 from krisis.pages.numbers import Estimate, count, of_a_chart
 from krisis.pages.style import Style
-from krisis.pages.verdict import VerdictOptions, one_kind, verdict_of
+from krisis.pages.verdict import one_kind, verdict_of
 from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
 from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
+from krisis.results.ids import ShownIds
 from krisis.results.report_tables import (
     DISEASE_KEYS,
     answer_words,
@@ -58,7 +60,6 @@ from krisis.results.report_tables import (
     rule_words,
     stopping_lines,
 )
-from krisis.statistics.intervals import interval_heading
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a page
@@ -75,12 +76,16 @@ _BASELINE_COLUMNS = {
 
 def run_document(
     result: BenchmarkResult,
-    options: VerdictOptions | None = None,
+    bound: RiskBound | None = None,
     *,
     against: Mapping[str, BenchmarkResult] | None = None,
     reproduce: str = "",
+    ids: ShownIds | None = None,
 ) -> Document:
     """Return all there is to show of a run; ``against`` are other runs next to its metrics.
+
+    ``ids`` are the names under which records are shown, numbers for real patients unless others
+    are given.
 
     Where no reply came, no figure is shown: it would be read as the model's.
     """
@@ -112,12 +117,16 @@ def run_document(
         sections += _cases(result)
     sections += _deferral_sections(result)
     if result.rows:
-        sections += [*_groups(result), *_confidence(result), *_worst(result)]
+        sections += [
+            *_groups(result),
+            *_confidence(result),
+            *_worst(result, ids or ShownIds.of(result)),
+        ]
     return Document(
         title=_title(result),
         lead=lead,
         urgent=urgent,
-        verdict=verdict_of(result, options) if result.rows else None,
+        verdict=verdict_of(result, bound) if result.rows else None,
         sections=[*sections, *_baselines(result), *_scores(result, against or {}), *made_from],
         first=("failures", "imported"),
         commands=_commands(result),
@@ -386,7 +395,7 @@ def _isotonic_outcomes(scores: Mapping[str, MetricScore]) -> list[str]:
     return sorted({str(score.parameters.get("of", "correct")) for score in corp})
 
 
-def _worst(result: BenchmarkResult) -> list[Section]:
+def _worst(result: BenchmarkResult, ids: ShownIds) -> list[Section]:
     """Return the cases to look at first, with what the model wrote."""
     task = result.provenance.task_facts
     columns = (
@@ -401,7 +410,7 @@ def _worst(result: BenchmarkResult) -> list[Section]:
     for kind in worst_rows(result.rows):
         rows: list[list[Cell]] = [
             [
-                row.record_id or f"row {index}",
+                ids.record(row.record_id) or f"row {index}",
                 answer_words(row.prediction, task)
                 if row.outcome == "answered" and row.prediction is not None
                 else answer_given(row),
@@ -505,11 +514,10 @@ def _metrics(
     scores: Sequence[MetricScore], title: str, others: Mapping[str, Mapping[str, MetricScore]]
 ) -> Table:
     """Return a family of metrics with their intervals, and what others score in them."""
-    heading = interval_heading(score.interval for score in scores)
     known = {who: found for who, found in others.items() if any(s.name in found for s in scores)}
     columns = (
         Column("name", "metric"),
-        Column("figure", f"value ({heading})" if heading != "interval" else "value"),
+        Column("figure", "value"),
         Column("count", "n"),
         *(Column("figure", who) for who in known),
     )
@@ -522,7 +530,8 @@ def _metrics(
         ]
         for score in scores
     ]
-    return Table(columns=columns, rows=rows, title=title, name="metrics")
+    keys = [score.identifier for score in scores]
+    return Table(columns=columns, rows=rows, title=title, name="metrics", keys=keys)
 
 
 def _undefined(scores: Mapping[str, MetricScore]) -> list[str]:
@@ -577,10 +586,9 @@ def _disease(
     found = [score for score in known if score is not None and not has_no_disease(score)]
     parts: list[Content] = [Sentences([words])] if words else []
     if found:
-        heading = interval_heading(score.interval for score in found)
         columns = (
             Column("name", "figure"),
-            Column("share", "when answered", f"of answered cases, with its {heading}"),
+            Column("share", "when answered", "of answered cases"),
             Column("name", "counts"),
             Column("share", "of all", "with abstentions as errors"),
             Column("name", "counts"),

@@ -14,7 +14,7 @@ from krisis.json_values import JsonValue
 from krisis.metrics.explanations import method_lines, reason_words
 from krisis.pages import palette, wording
 from krisis.pages.document import Document
-from krisis.pages.html import chart_html, html_fragment
+from krisis.pages.html import body_html, chart_html, contents_html, opening_html, table_html
 from krisis.statistics.intervals import level_name
 
 
@@ -50,7 +50,7 @@ def environment(*packages: str) -> JsonValue:
     )
     built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
     built.filters.update(beside=wording.percent_beside, reason=reason_words, methods=method_lines)
-    built.filters.update(chart=chart_html)
+    built.filters.update(chart=chart_html, table=table_html)
     built.filters.update(level=lambda level: level_name([level]))
     return built
 
@@ -72,4 +72,5 @@ def render(template: str, **context: JsonValue) -> str:
 
 def page(document: Document) -> str:
     """Return a document as one self-contained file that runs no script and fetches nothing."""
-    return render("page.html", title=document.title, body=html_fragment(document))
+    parts = (opening_html(document), contents_html(document), body_html(document))
+    return render("page.html", title=document.title, body="".join(parts))

@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from krisis.confidence.artifact import artifact_of
+from krisis.confidence.artifact import Selective, artifact_of
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.confidence.evaluation import (
     DEFAULT_GRID,
-    Evaluation,
     SelectiveOptions,
     evaluate,
     same_participants,
@@ -38,6 +37,7 @@ from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
 from krisis.decisions.stability import Stability, stability_of_saved
 from krisis.decisions.stability_text import stability_lines
+from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK, RiskBound
 from krisis.decisions.verify import Verification, verify_run
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject, read_object
@@ -54,29 +54,7 @@ from krisis.statistics.intervals import REPLICATE_METHODS
 AnyRun: TypeAlias = str | Path | BenchmarkResult
 AnyCalibrator: TypeAlias = str | Path | Calibrator | None
 AnyCosts: TypeAlias = str | Path | CostTable | None
-
-
-@dataclass(frozen=True, eq=False)
-class Selective:
-    """How well confidence ranks the answers: the figures, and the artifact that is saved.
-
-    ``evaluation.curves`` holds the curve of every confidence and run; ``warnings`` are sentences
-    that must be read with the figures.
-    """
-
-    evaluation: Evaluation
-    artifact: JsonObject
-    calibrator: Calibrator | None = None
-    warnings: tuple[str, ...] = ()
-
-    def figures(self, run: int = 0) -> dict[str, dict[str, float]]:
-        """Return the figures of every confidence of one run, such as aurc and augrc."""
-        curves = self.evaluation.curves
-        return {name: dict(of_runs[run].figures) for name, of_runs in curves.items()}
-
-    def to_json(self) -> JsonObject:
-        """Return the artifact: every key of docs/reference/selective-artifact.md."""
-        return self.artifact
+AnyCertificate: TypeAlias = str | Path | Certificate | None
 
 
 def selective(
@@ -203,6 +181,13 @@ def calibrator_of(given: AnyCalibrator) -> Calibrator | None:
     return calibrator_from(read_object(Path(given)), place=Path(given))
 
 
+def certificate_of(given: AnyCertificate) -> Certificate | None:
+    """Return a certificate that is given as such or by the path of its file."""
+    if given is None or isinstance(given, Certificate):
+        return given
+    return certificate_from(read_object(Path(given)), place=Path(given))
+
+
 def costs_of(given: AnyCosts) -> CostTable | None:
     """Return a cost table that is given as such or by the path of its file."""
     return given if given is None or isinstance(given, CostTable) else read_costs(Path(given))
@@ -327,11 +312,10 @@ def verify(
     >>> krisis.verify(certificate, krisis.score(new, **columns)).verdict
     'held'
     """
-    if not isinstance(certificate, Certificate):
-        path = Path(certificate)
-        certificate = certificate_from(read_object(path), place=path)
+    found = certificate_of(certificate)
+    assert found is not None
     return verify_run(
-        certificate,
+        found,
         items_of(run, mode),
         confidence=confidence,
         calibrator=calibrator_of(calibration),
@@ -376,6 +360,9 @@ def audit(
     by: Sequence[str] = (),
     threshold: float | None = None,
     coverage: float | None = None,
+    risk: float = DEFAULT_RISK,
+    delta: float = DEFAULT_DELTA,
+    certificate: AnyCertificate = None,
     confidence: str = "",
     calibration: AnyCalibrator = None,
     loss: str = "",
@@ -389,8 +376,11 @@ def audit(
     Arguments:
         run: A run by its path, or in memory.
         by: Metadata columns, numbers divided as in ``age:40:60``; those of the task unless given.
-        threshold: Answer from this confidence on; every answer unless given.
+        threshold: Answer from this confidence on; unless given from the certified threshold on,
+            and where none can be certified every answer counts.
         coverage: Answer this share of the rows, the most confident, instead.
+        risk, delta: Risk at which a threshold is certified, and the chance to be wrong in that.
+        certificate: Certificate of `krisis certify`, whose threshold is taken instead.
         confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
         calibration: Calibrator of `krisis calibrate` that makes the score.
         loss: error, abs_norm or cost; that of the task unless given.
@@ -411,7 +401,14 @@ def audit(
     score = ScoreOptions(
         confidence=confidence, calibrator=calibrator_of(calibration), loss=loss, seed=seed
     )
-    options = GroupOptions(by=_listed(by), threshold=threshold, coverage=coverage, score=score)
+    options = GroupOptions(
+        by=_listed(by),
+        threshold=threshold,
+        coverage=coverage,
+        bound=RiskBound(risk=risk, delta=delta),
+        certificate=certificate_of(certificate),
+        score=score,
+    )
     items = items_of(run, mode)
     others = [items_of(other, mode) for other in against]
     return Audit(

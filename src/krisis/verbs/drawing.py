@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from krisis.decisions.audit_groups import audit_groups
-from krisis.decisions.certificate import Certificate, certificate_from
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
@@ -15,8 +14,9 @@ from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import Prevalence
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import team_from
+from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.json_values import read_object, write_text
+from krisis.json_values import write_text
 from krisis.pages.charts.runs import FigureOptions, check_figure_file, figure_file, runs_figure
 from krisis.pages.decision_sections import (
     audit_section,
@@ -30,10 +30,17 @@ from krisis.pages.run import run_document
 from krisis.pages.shell import page
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import refuse_other_data
+from krisis.results.ids import ShownIds
 from krisis.results.loading import reproduce_command
 from krisis.results.run_items import items_of
 from krisis.verbs.costing import baselines_of
-from krisis.verbs.deciding import AnyCalibrator, AnyRun, calibrator_of
+from krisis.verbs.deciding import (
+    AnyCalibrator,
+    AnyCertificate,
+    AnyRun,
+    calibrator_of,
+    certificate_of,
+)
 from krisis.verbs.scoring import load, results_of
 
 
@@ -51,7 +58,7 @@ def report(
     output: str | Path = "report.html",
     *,
     against: Sequence[AnyRun] = (),
-    certificate: str | Path | Certificate | None = None,
+    certificate: AnyCertificate = None,
     calibration: AnyCalibrator = None,
     confidence: str = "",
     cost: str | Path = "",
@@ -60,6 +67,7 @@ def report(
     audit: bool = False,
     figures: str | Path | None = None,
     max_not_evaluated: float = MOST_NOT_EVALUATED,
+    with_ids: bool = False,
     overwrite: bool = False,
 ) -> ReportFiles:
     """Write a run as one self-contained HTML page that needs no network.
@@ -77,6 +85,7 @@ def report(
         audit: Add the audit of the groups of the task.
         figures: Also write every chart as SVG, PNG and CSV into this folder.
         max_not_evaluated: Largest share of cases without a reply on which a run is judged.
+        with_ids: Show the ids of real patients in place of numbers.
         overwrite: Replace an older page.
 
     Returns:
@@ -104,24 +113,29 @@ def report(
         )
     population = None if prevalence in (None, "") else Prevalence.from_text(str(prevalence))
     shown = []
-    if certificate is not None:
-        if not isinstance(certificate, Certificate):
-            path = Path(certificate)
-            certificate = certificate_from(read_object(path), place=path)
-        shown.append(certificate_section(certificate, items_of(run), calibrator=score.calibrator))
+    sealed = certificate_of(certificate)
+    if sealed is not None:
+        shown.append(certificate_section(sealed, items_of(run), calibrator=score.calibrator))
     if cost:
         items = items_of(run)
         costs = costs_of_run(items, None if cost == "preset" else Path(cost))
         team = None if costs.team is None else team_from(costs.team, costs.place)
-        options = DecideOptions(costs=costs, team=team, score=score, prevalence=population)
+        options = DecideOptions(
+            costs=costs, certificate=sealed, team=team, score=score, prevalence=population
+        )
         priced = decide_run(items, options, baselines=baselines_of(run, against))
         shown.append(cost_section(priced))
     if curve:
-        drawn = decision_curve(items_of(run), CurveOptions(score=score, prevalence=population))
+        in_force = threshold_of_run(items_of(run), score=score, certificate=sealed)
+        drawn = decision_curve(
+            items_of(run),
+            CurveOptions(score=score, answer_from=in_force.threshold, prevalence=population),
+        )
         shown.append(benefit_section(drawn))
     shown += [audit_section(audit_groups(items_of(run)))] if audit else []
     again = "" if isinstance(run, BenchmarkResult) else reproduce_command(Path(run))
-    document = run_document(result, against=others, reproduce=again)
+    ids = ShownIds.of(result, with_ids=with_ids)
+    document = run_document(result, against=others, reproduce=again, ids=ids)
     # What was asked for comes before what every report folds away.
     at = next(i for i, one in enumerate(document.sections) if one.folded)
     sections = [*document.sections[:at], *shown, *document.sections[at:]]

@@ -669,12 +669,12 @@ def _over_coverage(layers: Sequence[Chart], axis: Chart, width: float) -> Chart:
 
 
 def _cost_finding(decisions: Mapping[str, Decision], unit: str) -> str:
-    """Name the cheapest policy, but none that was chosen and priced on the same cases."""
+    """Name the cheapest policy; of several runs, the cheapest that each may choose."""
     found = [
         (policy.cost, policy, name, one.options.level)
         for name, one in decisions.items()
         for policy in one.policies
-        if not policy.reason and policy.kind != "in-sample"
+        if not policy.reason
         if len(decisions) == 1 or policy.kind == "cross-fitted"
     ]
     if not found:

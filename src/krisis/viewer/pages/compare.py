@@ -218,7 +218,7 @@ def _compare(asked: _Asked) -> Found:
     options = options_for(max(run.n_rows for run in loaded), len(loaded))
     results = [run.result for run in loaded]
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
-    shown = comparison_page(comparison)
+    shown = comparison_page(comparison, with_ids=True)
     for figure in shown.figures:
         assert figure.inline_svg  # drawn once, here
     return comparison, shown
