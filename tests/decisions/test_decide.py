@@ -34,9 +34,10 @@ from krisis.errors import UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
+from krisis.pages.decision_sections import cost_section
+from krisis.pages.document import Chart, Facts, Table
 from krisis.pages.numbers import threshold
 from krisis.registry import find
-from krisis.reporting.decide import decide_section
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
 
@@ -488,18 +489,21 @@ def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:
     run = read_items(run_file)
     costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}, "defer": 0.5}, "c.yaml")
     decision = decide_run(run, DecideOptions(costs=costs, team=Team(accuracy=0.9), score=ANY))
-    section = decide_section(decision)
-    assert [figure.name for figure in section.figures] == ["costs", "team"]
-    drawn = section.figures[0].table
-    assert [p["cost"] for p in drawn] == [
+    section = cost_section(decision)
+    drawn = {part.key: part.draw() for part in section.parts if isinstance(part, Chart)}
+    assert list(drawn) == ["costs", "team"]
+    assert [p["cost"] for p in drawn["costs"].table] == [
         p.cost for p in (*decision.curve, *decision.policies) if not p.reason
     ]
-    assert all("<svg" in figure.svg for figure in section.figures)
-    policies = section.tables["Expected cost in points per 1,000 records"]
-    assert [p["policy"] for p in policies][-1] == "best threshold, cross-fitted"
-    assert all("cost (95 % interval)" in p for p in policies)
-    assert len(section.tables["Model and readers together, per 1,000 records"]) > 2
-    assert next(iter(section.tables)) == "Verdict"
+    assert all("<svg" in figure.svg for figure in drawn.values())
+    tables = {part.title: part for part in section.parts if isinstance(part, Table)}
+    policies = tables["Expected cost in points per 1,000 records"]
+    assert policies.rows[-1][0] == "best threshold, cross-fitted"
+    assert len(tables["Model and readers together, per 1,000 records"].rows) > 2
+    assert any(isinstance(part, Facts) for part in section.parts)
+    known = [p for p in decision.policies if not p.reason]
+    cheapest = min(known, key=lambda policy: policy.cost)
+    assert drawn["costs"].title.startswith(f"Lowest cost: {cheapest.name}, ")
 
 
 def test_a_calibrator_of_the_same_patients_is_refused() -> None:

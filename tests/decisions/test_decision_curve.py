@@ -32,7 +32,8 @@ from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Answers, Table
-from krisis.reporting.decision_curve import decision_curve_section
+from krisis.pages.charts.curves import net_benefit
+from krisis.pages.style import Style
 from krisis.results.base import BenchmarkResult
 
 ANSWERS = Answers((0, 1), positive=1)
@@ -225,9 +226,10 @@ def test_the_command_and_the_section_say_the_same(saved):
     facts = CliRunner().invoke(app, [str(saved), "--curve", "--thresholds", "0.5,0.2", "--json"])
     points = json.loads(facts.stdout)["curves"][MODEL]
     assert [point["threshold"] for point in points] == [0.2, 0.5]
-    section = decision_curve_section(decision_curve(run_of(CASES), CurveOptions(thresholds=[0.2])))
-    assert section.figures[0].table[-1]["net benefit"] == pytest.approx(points[0]["net_benefit"])
-    assert "<svg" in section.figures[0].inline_svg
+    drawn = decision_curve(run_of(CASES), CurveOptions(thresholds=[0.2]))
+    figure = net_benefit({"m": drawn}, Style()).figure(Style())
+    assert figure.table[-1]["net benefit"] == pytest.approx(points[0]["net_benefit"])
+    assert "<svg" in figure.inline_svg
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from tests.viewer.conftest import (
     payload_run,
 )
 
-from krisis.reporting.report import build_report, report_html
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 
 pytestmark = pytest.mark.browser
 
@@ -210,13 +211,13 @@ def test_a_bar_and_a_cell_of_a_chart_are_clicked_through_to_their_cases(
 ) -> None:
     page = watched.page
     page.goto(f"{site.address}/runs/run-a")
-    page.locator("#figure-deferral_confusion a").first.click()
-    page.wait_for_url("**/cases?cell=defer_when_needed")
+    page.locator("#figure-groups .chart a").first.click(force=True)
+    page.wait_for_url("**/cases?outcome=answered&group=*")
     n_found = page.locator("#n-found").inner_text()
     page.go_back()
-    cell = page.locator("#figure-deferral_confusion td a", has_text=n_found)
+    cell = page.locator("#figure-groups td a", has_text=n_found)
     assert cell.count() > 0
-    page.locator("#figure-selective_risk .chart a").nth(3).click(force=True)
+    page.locator("#figure-risk_coverage .chart a").nth(3).click(force=True)
     page.wait_for_url("**/cases?outcome=answered&confidence_min=*")
     page.goto(f"{site.address}/runs/run-a")
     reached = page.evaluate("[...document.querySelectorAll('.chart a')].map((a) => a.tabIndex)")
@@ -274,7 +275,7 @@ def test_a_reply_is_shown_to_the_last_character(watched: Watched, site: Site) ->
 @pytest.mark.slow
 def test_the_report_reads_from_disk_in_every_light(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report_html(build_report(result_of(invented_rows()))), encoding="utf-8")
+    path.write_text(page_of(run_document(result_of(invented_rows()))), encoding="utf-8")
     page = watched.page
     page.goto(path.as_uri())
     watched.picture("report-light")
@@ -294,7 +295,7 @@ def test_the_report_reads_from_disk_in_every_light(watched: Watched, tmp_path: P
 @pytest.mark.slow
 def test_the_report_is_read_with_the_keyboard_alone(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report_html(build_report(result_of(invented_rows(60)))), encoding="utf-8")
+    path.write_text(page_of(run_document(result_of(invented_rows(60)))), encoding="utf-8")
     page = watched.page
     page.goto(path.as_uri())
     page.keyboard.press("Tab")
@@ -309,7 +310,7 @@ def test_the_report_is_read_with_the_keyboard_alone(watched: Watched, tmp_path: 
 @pytest.mark.slow
 def test_a_hostile_run_makes_a_harmless_report(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report_html(build_report(payload_run())), encoding="utf-8")
+    path.write_text(page_of(run_document(payload_run())), encoding="utf-8")
     page = watched.page
     page.goto(path.as_uri())
     assert page.evaluate("window.harmed") is None

@@ -21,7 +21,7 @@ from krisis.errors import InvalidValue
 from krisis.json_values import dumps
 from krisis.metrics.base import Rows
 from krisis.metrics.partition import verdict
-from krisis.reporting.paired_confidence import in_bin
+from krisis.pages.charts.paired_confidence import in_bin
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_results
 from krisis.viewer.catalogue import Catalogue

@@ -31,7 +31,7 @@ from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Table
 from krisis.pages.certify import promise
 from krisis.pages.numbers import Estimate, share, threshold
-from krisis.reporting.wording import percent_beside, threshold_beside
+from krisis.pages.wording import percent_beside, threshold_beside
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.run_items import read_items
 

@@ -145,6 +145,23 @@ def p_value(p: float) -> str:
     return f"{p:.2f}" if p >= 0.095 else f"{p:.3f}"
 
 
+def of_a_chart(value: object) -> str:
+    """Write a number as the table under a chart shows it.
+
+    >>> of_a_chart(0.5), of_a_chart(12345), of_a_chart(None), of_a_chart(math.nan)
+    ('0.5000', '12,345', '–', '–')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
+    return str(value)
+
+
 def p_sentence(p: float) -> str:
     """Write a p-value as a sentence has it.
 

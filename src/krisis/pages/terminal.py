@@ -65,7 +65,7 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
             console.print(_safe(f"Verdict on the {document.verdict.about}:"))
         console.print(_verdict(document.verdict, verbose=verbose))
     for section in document.sections:
-        if verbose or section.key in document.first:
+        if not section.only_on_pages and (verbose or section.key in document.first):
             console.print()
             console.print(_safe(section.title, "bold"))
             shown = [part for part in section.parts if not isinstance(part, Chart)]

@@ -445,30 +445,6 @@ def groups_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
     return line(None, reason=counted)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupShares:
-    """A declared group: its cases, the share answered, and the share right of these."""
-
-    name: str
-    n: int
-    answered: Estimate
-    right: Estimate | str
-
-
-def group_shares(table: Table) -> list[GroupShares]:
-    """Return the figures of every declared group of enough patients, the worst first."""
-    found = []
-    for name, inside in _large_groups(table, table.everyone).items():
-        right: Estimate | str = f"fewer than {SMALLEST_GROUP} answered"
-        answered = inside & table.answered
-        if np.unique(table.patients.code[answered]).size >= SMALLEST_GROUP:
-            right = _share(table, table.correct, answered)
-        n = int(inside.sum())
-        found.append(GroupShares(name, n, _share(table, table.answered, inside), right))
-    worst = [(1.0 if isinstance(g.right, str) else g.right.value, i) for i, g in enumerate(found)]
-    return [found[i] for _, i in sorted(worst)]
-
-
 def _large_groups(table: Table, answered: BoolArray) -> dict[str, BoolArray]:
     """Return the rows of every declared group with enough answered patients."""
     found = {}

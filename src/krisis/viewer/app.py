@@ -15,7 +15,7 @@ from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
 from krisis.json_values import JsonMapping, dumps
 from krisis.pages import numbers
-from krisis.reporting import pages as shared
+from krisis.pages import shell as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
 from krisis.viewer.pages import case, cases, compare, decide, pair, run, runs

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from krisis.confidence.evaluation import Evaluation
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import write_text
-from krisis.pages.figure import altair, themed
+from krisis.pages.charts.curves import Curve, risk_coverage
+from krisis.pages.figure import altair
 from krisis.pages.selective import run_names
-from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
+from krisis.pages.style import style_of
 
 _MOST_CURVES = 3
 _SUFFIXES = (".svg", ".png", ".html")
@@ -49,18 +49,19 @@ def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
     ]
     options = evaluation.options
     wanted = None if evaluation.without_intervals else options.bootstrap
-    curves = [
-        named_curve(name, run.table, options.loss, options=wanted)
+    curves = {
+        name: Curve.of(name, run.table, loss=options.loss, options=wanted)
         for name, run in runs[:_MOST_CURVES]
-    ]
+    }
     if not curves:
         raise InvalidValue("nothing was predicted, so there is no curve to draw")
-    drawn = replace(risk_coverage_figure(curves), about=_about(evaluation))
+    style = style_of("screen")
+    drawn = risk_coverage(curves, style).figure(style, about=_about(evaluation))
     suffix = path.suffix.lower()
     if suffix == ".svg":
         write_text(path, drawn.svg, private=False)
     elif suffix == ".html":
-        write_text(path, themed(drawn.chart).to_html(inline=True))
+        write_text(path, drawn.html())
     else:
         picture = drawn.png()
         try:

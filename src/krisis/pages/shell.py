@@ -1,4 +1,4 @@
-"""The HTML templates and the style sheet that the report and the viewer share."""
+"""The page around a document: one template and one style sheet, which the viewer shares."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from functools import cache
 from importlib.resources import files
 
 from krisis import __version__
-from krisis.display import escaped, spelled_out
+from krisis.display import spelled_out
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
 from krisis.metrics.explanations import method_lines, reason_words
-from krisis.pages import palette
+from krisis.pages import palette, wording
 from krisis.pages.document import Document
-from krisis.pages.html import body_html, partition_html, table_html, verdict_html
-from krisis.reporting import wording
+from krisis.pages.html import chart_html, contents_html, opening_html, sections_html, table_html
 from krisis.statistics.intervals import level_name
 
 
 @cache
 def style_sheet() -> str:
     """Return the whole style sheet: the colours, then the rules."""
-    rules = (files("krisis.reporting") / "static" / "report.css").read_text(encoding="utf-8")
+    rules = (files("krisis.pages") / "static" / "page.css").read_text(encoding="utf-8")
     return palette.css_variables() + rules
 
 
@@ -40,7 +39,7 @@ def environment(*packages: str) -> JsonValue:
     except ImportError:
         raise MissingExtra.named("report", "writing HTML") from None
 
-    loaders = [jinja2.PackageLoader(name) for name in (*packages, "krisis.reporting")]
+    loaders = [jinja2.PackageLoader(name) for name in (*packages, "krisis.pages")]
     built = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,
@@ -51,7 +50,7 @@ def environment(*packages: str) -> JsonValue:
     )
     built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
     built.filters.update(beside=wording.percent_beside, reason=reason_words, methods=method_lines)
-    built.filters.update(verdict=verdict_html, partition=partition_html, table=table_html)
+    built.filters.update(chart=chart_html, table=table_html)
     built.filters.update(level=lambda level: level_name([level]))
     return built
 
@@ -62,7 +61,7 @@ def _nothing_hidden(value: JsonValue) -> JsonValue:
 
 
 def render(template: str, **context: JsonValue) -> str:
-    """Fill a template of the report with its context, as one self-contained file."""
+    """Fill a template with its context, as one self-contained file."""
     text: str = (
         environment()
         .get_template(template)
@@ -71,13 +70,7 @@ def render(template: str, **context: JsonValue) -> str:
     return text
 
 
-def document_page(document: Document, *, eyebrow: str = "") -> str:
-    """Return a document as one self-contained page."""
-    lead = "".join(f'<p class="headline">{escaped(line)}</p>' for line in document.lead)
-    return render(
-        "document.html",
-        title=document.title,
-        heading=document.title,
-        eyebrow=eyebrow,
-        body=lead + body_html(document),
-    )
+def page(document: Document) -> str:
+    """Return a document as one self-contained file that runs no script and fetches nothing."""
+    parts = (opening_html(document), contents_html(document), sections_html(document))
+    return render("page.html", title=document.title, body="".join(parts))

@@ -6,33 +6,25 @@ import math
 import unicodedata
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from krisis.display import HIDDEN
+from krisis.json_values import JsonValue
 from krisis.metrics.base import MetricScore
+from krisis.pages.numbers import of_a_chart
 from krisis.results.base import Attrition
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
 
-def number(value: Any) -> str:
-    """Write a figure for a table: four decimals, thousands apart, undefined as a dash.
+def number(value: JsonValue) -> str:
+    """Write a figure for a table, as `of_a_chart` does; a list with commas.
 
-    >>> number(0.5), number(12345), number(math.nan), number(None)
-    ('0.5000', '12,345', '–', '–')
+    >>> number([1, 2]), number(0.5)
+    ('1, 2', '0.5000')
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else of_a_chart(value)
 
 
 def percent(value: float | None) -> str:

@@ -7,17 +7,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.documents import line_of
 from tests.invented_runs import invented_rows, result_of
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.errors import InvalidFile
-from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.reporting.costliest import costliest_rows
-from krisis.reporting.metric_lines import reference_policies
-from krisis.reporting.report import build_report, report_html
-from krisis.reporting.wording import visible
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
+from krisis.pages.wording import visible
+from krisis.pages.worst import worst_rows
 from krisis.results.result import BenchmarkResult
 
 PAYLOADS = [
@@ -45,7 +45,7 @@ class Tags(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return report_html(build_report(result_of(invented_rows())))
+    return page_of(run_document(result_of(invented_rows())))
 
 
 def test_the_page_fetches_nothing_and_runs_no_script(page: str) -> None:
@@ -54,17 +54,19 @@ def test_the_page_fetches_nothing_and_runs_no_script(page: str) -> None:
     for _, attributes in tags:
         assert not any(name.startswith("on") or name == "style" for name in attributes)
         assert (attributes.get("href") or "#").startswith("#")
-    assert not re.search(r"@import|url\(", page)
+    assert not re.search(r"@import|url\((?!#)", page)  # a drawing names its own clip paths
+    names = re.findall(r' id="([^"]+)"', page)
+    assert len(set(names)) == len(names)
 
 
 def test_the_page_has_every_part_in_order(page: str) -> None:
-    anchors = [a.get("id") for tag, a in Tags(page).found if tag == "section"]
-    expected = ["metrics", "confidence", "deferral", "groups", "costliest", "provenance"]
+    anchors = [a.get("id") for tag, a in Tags(page).found if tag in ("section", "details")]
+    expected = ["cases", "deferral", "groups", "confidence", "worst", "metrics", "how", "inputs"]
     assert [anchor for anchor in anchors if anchor in expected] == expected
 
 
 def test_failures_are_said_before_any_figure(page: str) -> None:
-    assert page.index("records NOT EVALUATED") < page.index("Answered ")
+    assert page.index("records NOT EVALUATED") < page.index("Knew when not to answer?")
 
 
 def test_every_link_within_the_page_leads_somewhere(page: str) -> None:
@@ -76,17 +78,10 @@ def test_every_link_within_the_page_leads_somewhere(page: str) -> None:
 
 def test_hashes_and_versions_are_on_the_page(page: str) -> None:
     assert "ab" * 32 in page
-    assert "krisis version" in page
+    assert "<dt>krisis_version</dt>" in page
 
 
-def test_the_commonest_label_is_the_baseline_of_accuracy() -> None:
-    rows = Rows([EvaluationResult(0, 1)] * 7 + [EvaluationResult(0, 0)] * 3)
-    constant, silent = reference_policies(rows, default_benchmark_metrics())
-    assert constant.scores["Accuracy"].value == pytest.approx(0.7)
-    assert silent.scores["Abstention Rate"].value == 1.0
-
-
-def test_the_surest_error_is_the_costliest() -> None:
+def test_the_most_confident_error_comes_first() -> None:
     rows = [
         EvaluationResult(0, 1, confidence=0.6, record_id="less"),
         EvaluationResult(0, 1, confidence=0.99, record_id="most"),
@@ -94,7 +89,7 @@ def test_the_surest_error_is_the_costliest() -> None:
         EvaluationResult(None, 1, True, metadata={"should_abstain": False}, record_id="needless"),
         EvaluationResult(None, 1, error="timeout", record_id="failed"),
     ]
-    confident, due, needless = costliest_rows(rows)
+    confident, due, needless = worst_rows(rows)
     assert [row.record_id for _, row in confident.rows] == ["most", "less"]
     assert due.n_rows == 0
     assert [row.record_id for _, row in needless.rows] == ["needless"]
@@ -114,7 +109,7 @@ def test_what_a_model_wrote_is_text_and_hides_nothing() -> None:
         for payload in PAYLOADS
         for _ in range(12)
     )
-    page = report_html(build_report(result_of(rows, name=PAYLOADS[0])))
+    page = page_of(run_document(result_of(rows, name=PAYLOADS[0])))
     tags = {tag for tag, _ in Tags(page).found}
     assert not tags & {"script", "img", "textarea", "iframe"}
     assert "\u202e" not in page
@@ -128,16 +123,16 @@ def test_what_a_model_wrote_is_text_and_hides_nothing() -> None:
 def test_a_metrics_only_file_gives_a_page_without_charts(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
     path.write_text(result_of(invented_rows()).metrics_to_json(), encoding="utf-8")
-    report = build_report(BenchmarkResult.load(path))
-    assert report.sections == []
-    assert "Deferral Alignment" in report_html(report)
+    document = run_document(BenchmarkResult.load(path))
+    assert list(document.charts()) == []
+    assert "Deferral Alignment" in page_of(document)
 
 
 def test_a_run_without_one_scored_row_says_so() -> None:
     rows = Rows([EvaluationResult(None, 1, error="auth: no key", record_id="a")])
-    report = build_report(result_of(rows))
-    assert report.verdict is None
-    assert "1 of 1 records NOT EVALUATED" in report_html(report)
+    document = run_document(result_of(rows))
+    assert document.verdict is None
+    assert "1 of 1 records NOT EVALUATED" in page_of(document)
 
 
 def test_the_command_writes_page_and_figures_and_overwrites_nothing(tmp_path: Path) -> None:
@@ -168,11 +163,10 @@ def test_baselines_that_the_run_stored_are_shown() -> None:
         "guideline",
         {"baselines": baselines},
     )
-    report = build_report(run)
-    (table,) = report.metric_tables
-    assert [baseline.name for baseline in table.baselines] == ["majority"]
-    accuracy = next(line for line in table.lines if line.name == "Accuracy")
-    assert accuracy.baseline_values == (0.625,)
+    document = run_document(run)
+    assert line_of(document, "Accuracy")["majority"] == 0.625
+    assert "guideline" not in line_of(document, "Accuracy")  # it is the run itself
+    assert line_of(document, "majority")["Accuracy"] == 0.625
 
 
 def test_the_page_names_the_classes_of_failure_with_one_example_each() -> None:
@@ -183,6 +177,6 @@ def test_the_page_names_the_classes_of_failure_with_one_example_each() -> None:
             EvaluationResult(None, 1, error="later", failure_class="timeout", record_id="c"),
         ]
     )
-    page = report_html(build_report(result_of(rows)))
+    page = page_of(run_document(result_of(rows)))
     assert '<th scope="row">timeout</th><td class="figure">2</td><td>no &lt;reply&gt;</td>' in page
-    assert "Failures by class" not in report_html(build_report(result_of(Rows(rows[:1]))))
+    assert "Records without an answer" not in page_of(run_document(result_of(Rows(rows[:1]))))

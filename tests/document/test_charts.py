@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 import xml.etree.ElementTree as ElementTree
@@ -14,27 +15,42 @@ import pytest
 from scipy.stats import binom
 from tests.invented_runs import ANSWERS, invented_rows, result_of
 
-from krisis.metrics import DeferralAlignment, ExpectedCalibrationError, score_all
+from krisis.metrics import BootstrapOptions, ExpectedCalibrationError, score_all
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.partition import deferral_cell
-from krisis.metrics.risk_band import risk_band
 from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.table import Answers
-from krisis.pages.palette import TONES
-from krisis.reporting.breakdown import SMALLEST_GROUP, breakdown_figures, breakdown_table
-from krisis.reporting.confidence_charts import (
-    corp_figure,
-    corp_table,
-    histogram_figure,
+from krisis.pages.charts.curves import Curve
+from krisis.pages.charts.forest import group_forest
+from krisis.pages.charts.reliability import (
+    confidence_histogram,
     histogram_table,
-    reliability_figure,
+    isotonic,
+    isotonic_table,
+    reliability,
     reliability_table,
 )
-from krisis.reporting.deferral import confusion_figure, confusion_table
-from krisis.reporting.pages import style_sheet
-from krisis.reporting.report import build_report, chart_sections
-from krisis.reporting.risk_curves import band_rows
+from krisis.pages.figure import Figure
+from krisis.pages.groups import RIGHT, GroupFigures, group_figures, overall_figures
+from krisis.pages.numbers import Estimate
+from krisis.pages.palette import TONES
+from krisis.pages.run import run_document
+from krisis.pages.shell import style_sheet
+from krisis.pages.style import Style
 from krisis.results.result import BenchmarkResult
+from krisis.statistics.group_gaps import SMALLEST_GROUP
+
+PAGE = Style()
+
+
+def charts_of(result: BenchmarkResult) -> dict[str, Figure]:
+    """Return the charts of the page of a run."""
+    return {chart.key: chart.draw() for chart in run_document(result).charts()}
+
+
+def right_of(group: GroupFigures) -> Estimate:
+    found = group.figures[RIGHT]
+    assert isinstance(found, Estimate)
+    return found
 
 
 def test_reliability_bins_hold_hand_counted_rows() -> None:
@@ -102,26 +118,15 @@ def test_the_histogram_counts_every_row_that_states_a_confidence_once() -> None:
     assert sum(row["n"] for row in table if row["outcome"] == "wrong") == len(wrong)
 
 
-def test_the_confusion_has_the_cells_of_the_metric() -> None:
-    rows = invented_rows()
-    table = {row["meaning"]: row["n"] for row in confusion_table(DeferralAlignment().compute(rows))}
-    cells = [deferral_cell(row) for row in rows]
-    assert table == {
-        "deferred when needed": cells.count("defer_when_needed"),
-        "answered, but deferral was due": cells.count("answer_when_should_defer"),
-        "abstained needlessly": cells.count("abstain_when_should_answer"),
-        "answered when safe": cells.count("answer_when_safe"),
-    }
-
-
 def test_small_groups_are_named_but_neither_counted_nor_scored() -> None:
     rows = Rows(
         [EvaluationResult(1, 1, metadata={"sex": "female"})] * 30
         + [EvaluationResult(0, 1, metadata={"sex": "male"})] * (SMALLEST_GROUP - 1)
     )
-    table = [row for row in breakdown_table(rows) if row["metric"] == "accuracy"]
-    shown = {row["group"]: (row["n"], row["value"]) for row in table}
-    assert shown == {"female": (30, 1.0), "male": (None, None)}
+    female, male = group_figures(rows)
+    assert (female.name, female.n, right_of(female).value) == ("female", 30, 1.0)
+    assert (male.name, male.n) == ("male", None)
+    assert set(male.figures.values()) == {"fewer than 20 patients"}
 
 
 def test_groups_of_few_patients_with_many_rows_have_wide_intervals() -> None:
@@ -136,9 +141,9 @@ def test_groups_of_few_patients_with_many_rows_have_wide_intervals() -> None:
             for sex in ("female", "male")
             for i in range(200)
         )
-        first = next(row for row in breakdown_table(rows) if row["metric"] == "accuracy")
-        assert first["value"] == 0.5
-        return float(first["high"] - first["low"])
+        first = right_of(group_figures(rows)[0])
+        assert first.value == 0.5
+        return first.high - first.low
 
     assert width(20) > 2 * width(200)
 
@@ -148,17 +153,14 @@ def test_a_group_of_one_patient_is_not_shown_however_many_its_rows() -> None:
         EvaluationResult(1, 1, metadata={"sex": sex}, cluster_id=sex)
         for sex in ("female", "male") * 40
     )
-    first = breakdown_table(rows)[0]
-    assert (first["value"], first["low"], first["high"]) == (None, None, None)
-    assert first["note"] == "fewer than 20 patients"
+    first = group_figures(rows)[0]
+    assert first.figures[RIGHT] == "fewer than 20 patients"
 
 
 def test_ages_fall_into_bands_and_missing_ones_are_said_to_be_missing() -> None:
     ages: list[object] = [18, 39, 40, 74, 75, None, "old"]
     rows = Rows([EvaluationResult(1, 1, metadata={"age": age}) for age in ages for _ in range(20)])
-    groups = {
-        row["group"]: row["n"] for row in breakdown_table(rows) if row["metric"] == "accuracy"
-    }
+    groups = {group.name: group.n for group in group_figures(rows)}
     assert groups == {"18–39": 40, "40–59": 20, "60–74": 20, "75+": 20, "not stated": 40}
 
 
@@ -172,8 +174,7 @@ def test_the_groups_of_a_task_come_first_under_their_own_names() -> None:
         ),
         answers,
     )
-    headings = dict.fromkeys((row["by"], row["group"]) for row in breakdown_table(rows))
-    assert list(headings) == [
+    assert [(group.by, group.name) for group in group_figures(rows)] == [
         ("care unit", "ED"),
         ("care unit", "ICU"),
         ("care unit", "not stated"),
@@ -182,32 +183,54 @@ def test_the_groups_of_a_task_come_first_under_their_own_names() -> None:
     ]
 
 
+def test_the_figures_of_a_group_by_hand() -> None:
+    """Ten of forty cases wrong, ten deferred, five of these needlessly."""
+    rows = Rows(
+        EvaluationResult(
+            None if i < 10 else int(i >= 20),
+            1,
+            i < 10,
+            metadata={"sex": sex, "should_abstain": i < 5},
+            cluster_id=f"{sex}{i}",
+        )
+        for sex in ("female", "male")
+        for i in range(40)
+    )
+    first = group_figures(rows)[0]
+    shown = {name: one.value for name, one in first.figures.items() if isinstance(one, Estimate)}
+    right, answered, aligned = 20 / 30, 30 / 40, 35 / 40
+    assert list(shown.values()) == pytest.approx([right, answered, aligned])
+    assert list(first.among.values()) == [30, 40, 40]
+    assert list(overall_figures(rows).values()) == pytest.approx([right, answered, aligned])
+
+
 def test_the_corp_diagram_pools_levels_that_fall_and_names_the_parts_of_the_brier_score() -> None:
     told = ((0.5, 4, 1), (0.7, 4, 3), (0.9, 4, 2))  # confidence, rows, right ones
     rows = Rows(
         EvaluationResult(1, int(i < right), confidence=c) for c, n, right in told for i in range(n)
     )
-    table = corp_table(rows.table)
+    table = isotonic_table(rows.table)
     assert [(row["probability"], row["n"], row["n_true"]) for row in table] == list(told)
     assert [row["recalibrated"] for row in table] == pytest.approx([0.25, 0.625, 0.625])
     assert all(row["band_low"] < row["probability"] <= row["band_high"] for row in table)
-    figure = corp_figure(rows.table)
-    assert figure is not None
+    run = BenchmarkResult(rows, {}, {}, "m")
+    figure = isotonic(run, "correct", PAGE).figure(PAGE)
     # Brier: mean of (.5² + …); MCB + UNC − DSC with q = .25 and 5/8, ȳ = 1/2.
     brier = (4 * 0.25 + 3 * 0.09 + 0.49 + 2 * 0.01 + 2 * 0.81) / 12
-    isotonic = (0.75**2 + 3 * 0.25**2 + 5 * 0.375**2 + 3 * 0.625**2) / 12
-    assert f"Brier score {brier:.4f} = miscalibration {brier - isotonic:.4f}" in figure.reading
-    assert f"discrimination {0.25 - isotonic:.4f} + uncertainty 0.2500" in figure.reading
+    parts = (0.75**2 + 3 * 0.25**2 + 5 * 0.375**2 + 3 * 0.625**2) / 12
+    assert f"Brier score {brier:.3f} = miscalibration {brier - parts:.3f}" in figure.reading
+    assert f"discrimination {0.25 - parts:.3f} + uncertainty 0.250" in figure.reading
     ElementTree.fromstring(figure.inline_svg)
-    assert corp_figure(Rows([EvaluationResult(2, 2, confidence=0.5)]).table, "positive") is None
+    none = BenchmarkResult(Rows([EvaluationResult(2, 2, confidence=0.5)]), {}, {}, "m")
+    assert not isotonic(none, "positive", PAGE).table
 
 
 @pytest.mark.parametrize(
     ("metrics", "drawn"),
     [
         ([], []),
-        (["corp_uncertainty"], ["corp_correct"]),
-        (["corp_miscalibration[of=positive]"], ["corp_positive"]),
+        (["corp_uncertainty"], ["isotonic_correct"]),
+        (["corp_miscalibration[of=positive]"], ["isotonic_positive"]),
     ],
 )
 def test_the_corp_diagram_is_drawn_for_what_the_run_was_scored_with(
@@ -215,22 +238,20 @@ def test_the_corp_diagram_is_drawn_for_what_the_run_was_scored_with(
 ) -> None:
     rows = Rows(EvaluationResult(i % 2, i % 3 % 2, confidence=0.6) for i in range(12))
     scores = score_all(metrics_from_names(metrics), rows)
-    sections = chart_sections(BenchmarkResult(rows, scores, {"suite": "toy"}, "rule"))
-    names = [figure.name for figure in sections[0].figures]
-    assert [name for name in names if name.startswith("corp")] == drawn
+    names = charts_of(BenchmarkResult(rows, scores, {"suite": "toy"}, "rule"))
+    assert [name for name in names if name.startswith("isotonic")] == drawn
 
 
 def test_charts_without_data_are_not_drawn() -> None:
-    silent = Rows([EvaluationResult(None, 1, True)] * 3)
-    assert reliability_figure(silent.table) is None
-    assert histogram_figure(silent.table) is None
-    assert confusion_figure(DeferralAlignment().compute(silent)) is None
-    assert breakdown_figures(silent) == []
+    silent = BenchmarkResult(Rows([EvaluationResult(None, 1, True)] * 3), {}, {}, "m")
+    assert charts_of(silent) == {}
+    assert not reliability({"m": silent}, PAGE).table
+    assert not confidence_histogram(silent, PAGE).table
+    assert group_figures(silent.rows) == []
 
 
 def test_a_figure_is_saved_as_picture_pixels_and_numbers(tmp_path: Path) -> None:
-    figure = reliability_figure(invented_rows().table)
-    assert figure is not None
+    figure = reliability({"m": result_of(invented_rows())}, PAGE).figure(PAGE)
     paths = figure.save(tmp_path / "figures")
     assert [path.suffix for path in paths] == [".svg", ".png", ".csv"]
     ElementTree.fromstring(paths[0].read_text(encoding="utf-8"))
@@ -240,8 +261,7 @@ def test_a_figure_is_saved_as_picture_pixels_and_numbers(tmp_path: Path) -> None
 
 
 def test_an_inline_drawing_takes_every_colour_from_the_page() -> None:
-    figure = histogram_figure(invented_rows().table)
-    assert figure is not None
+    figure = confidence_histogram(result_of(invented_rows()), PAGE).figure(PAGE)
     drawing = figure.inline_svg
     ElementTree.fromstring(drawing)
     assert not any(f'"{tone.light}"' in drawing for tone in TONES)
@@ -258,9 +278,9 @@ def test_group_names_cannot_break_out_of_a_drawing() -> None:
         "&lt;b>",
     ]
     rows = Rows(
-        [EvaluationResult(1, 1, metadata={"sex": name}) for name in names for _ in range(12)]
+        [EvaluationResult(1, 1, metadata={"sex": name}) for name in names for _ in range(20)]
     )
-    (figure,) = breakdown_figures(rows)
+    figure = group_forest(group_figures(rows), overall_figures(rows), PAGE).figure(PAGE)
     tags = {
         element.tag.split("}")[-1] for element in ElementTree.fromstring(figure.inline_svg).iter()
     }
@@ -275,32 +295,34 @@ def test_an_exported_chart_says_whose_it_is_and_what_its_marks_mean(one_level: b
     result = result_of(rows, "openai/<a>")
     content = result.to_dict()
     content["extras"] |= {"started_at": "2026-01-02T03:04:05Z"}
-    report = build_report(BenchmarkResult.from_dict(content, place="here"))
-    drawn = {figure.name: figure for figure in report.figures}
+    drawn = charts_of(BenchmarkResult.from_dict(content, place="here"))
     n_scored = rows.table.n_scored
     for figure in drawn.values():
+        said = " ".join(re.sub(r"<[^>]+>", " ", figure.svg).split())
         for words in (figure.title, "openai/&lt;a&gt; · ckd · detection", "2026-01-02"):
-            assert words in figure.svg, (figure.name, words)
-        assert f"n = {n_scored} cases" in figure.svg
-        assert all(mark.words in figure.svg for mark in figure.key)
+            assert words in said, (figure.name, words)
+        assert f"n = {n_scored} cases" in said
+        assert all(mark.words in html.unescape(said) for mark in figure.key)
         assert figure.title not in re.sub(r'aria-label="[^"]*"', "", figure.inline_svg)
-    risk = drawn["selective_risk"]
-    assert ("one confidence" in risk.svg) == ("one confidence" in risk.reading) == one_level
-    words = {mark.kind for mark in risk.key}
-    assert words == ({"dot", "dashes", "box"} if one_level else {"line", "dashes", "box", "dot"})
-    assert 'fill="#b94a00"' in risk.svg  # the point of the model, not only the ideal line
+    risk = drawn["risk_coverage"]
+    assert ("one confidence" in risk.svg) == ("one confidence" in risk.title) == one_level
+    # Where nothing can be ranked, no better order can avoid anything.
+    assert ("a better order would avoid" in risk.reading) != one_level
+    kinds = [mark.kind for mark in risk.key]
+    assert kinds == (["dot", "line", "box"] if one_level else ["line", "line", "box", "dot"])
+    assert 'fill="#0072b2"' in risk.svg  # the point of the model, not only the ideal line
 
 
 def test_print_shows_no_toggle() -> None:
     printed = style_sheet().split("@media print{")[1]
-    assert "details:not([open]){display:none}" in printed
+    assert "details:not([open]):not(.section){display:none}" in printed
 
 
 def test_the_band_of_a_curve_allows_for_errors_that_were_not_seen() -> None:
     """At each threshold the limits are those of a share: of 0 in n, 0 and 1 - 0.05^(1/n)."""
     levels = [0.9] * 30 + [0.6] * 14
     table = Rows([EvaluationResult(1, 1, confidence=c) for c in levels]).table
-    first, last = band_rows(risk_band(table))
+    first, last = Curve.of("m", table, options=BootstrapOptions()).points
     assert (first["coverage"], last["coverage"]) == (30 / 44, 1)
     assert [first["selective_low"], last["selective_low"]] == [0, 0]
     assert first["selective_high"] == pytest.approx(1 - 0.05 ** (1 / 30))

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from tests.commands import krisis
-from tests.invented_runs import ANSWERS, invented_rows, result_of
+from tests.invented_runs import ANSWERS, TASK, invented_rows, result_of
 
 from krisis.errors import UserError
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.reporting.interval_panels import deferral_drawing, forest_drawing
-from krisis.reporting.panels import n_columns, panel_titles
-from krisis.reporting.run_figures import FigureOptions, figure_file, runs_figure
-from krisis.reporting.style import MOST_RUNS, look_of, series
+from krisis.pages.charts.forest import deferral, forest
+from krisis.pages.charts.runs import KINDS, FigureOptions, figure_file, runs_figure
+from krisis.pages.charts.spec import n_columns, panel_titles
+from krisis.pages.style import MOST_RUNS, series, style_of
 from krisis.results.account import RunFacts, brief_scores
 from krisis.results.result import BenchmarkResult
 
@@ -27,14 +27,14 @@ SILENT = Rows((replace(row, confidence=None) for row in ROWS), ANSWERS)
 ABSTAINING = Rows((replace(row, prediction=None, abstained=True) for row in ROWS), ANSWERS)
 RUNS = {"provider/first-model": result_of(ROWS), "second": result_of(ROWS, "second")}
 GAPS = {**RUNS, "silent": result_of(SILENT, "silent"), "mute": result_of(ABSTAINING, "mute")}
-KINDS = ("risk-coverage", "reliability", "forest", "deferral")
+DRAWN = tuple(kind for kind in KINDS if kind != "cost")  # these runs have no price
 
 
 def texts(svg: str) -> str:
     return " | ".join(re.sub(r"<[^>]+>", "\n", svg).split("\n"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", DRAWN)
 def test_a_figure_names_models_suite_task_and_n(kind: str) -> None:
     shown = texts(runs_figure(RUNS, FigureOptions(kind, title="A title of my own")).svg)
     for said in ("A title of my own", "ckd · detection", "2 runs", "n = ", "second", "95 %"):
@@ -89,16 +89,14 @@ def test_deferral_by_hand() -> None:
         for due, did in cases
     ]
     run = BenchmarkResult([replace(row, record_id=str(i)) for i, row in enumerate(rows)], {}, {})
-    drawing = deferral_drawing({"m": run}, series(["m"]), look_of("screen"))
+    drawing = deferral({"m": run}, style_of("screen"))
     due, safe = drawing.table
     assert (due["value"], due["n"], safe["value"], safe["n"]) == (0.75, 4, 0.8, 5)
     assert due["low"] < 0.75 < due["high"]
 
 
 def test_a_forest_shows_the_numbers_of_the_runs_in_the_metrics_chosen() -> None:
-    drawing = forest_drawing(
-        RUNS, series(list(RUNS)), look_of("print", 85), ["brier_score", "accuracy"]
-    )
+    drawing = forest(RUNS, style_of("print", 85), ["brier_score", "accuracy"])
     scores = RUNS["second"].metric_scores
     found = {(row["panel"].split(" (")[0], row["run"]): row for row in drawing.table}
     assert len(found) == 4
@@ -115,14 +113,15 @@ def test_people_are_beside_every_model_with_how_many_cases_they_read() -> None:
     model = BenchmarkResult(ROWS, RUNS["second"].metric_scores, {"suite": "ckd"}, "m", facts=facts)
     figure = runs_figure({"m": model}, FigureOptions("forest", metrics=("accuracy", "aurc")))
     found = {(row["panel"].split(" (")[0], row["run"]): row for row in figure.table}
-    assert {run for panel, run in found if panel == "Accuracy"} == {"m", *list(people)[:2]}
+    assert {run for panel, run in found if panel == "Accuracy"} == {"m", *people}
+    assert "Grey ticks: majority." in " ".join(figure.about)
     assert {run for panel, run in found if panel != "Accuracy"} == {"m"}
     assert found["Accuracy", "reader/dr_a"]["value"] == scores["Accuracy"].value
     assert found["Accuracy", "reader/dr_a"]["low"] is None
     assert "their own run has intervals" in " ".join(figure.about)
     shown = {**model.suite_description, "read": "40 of 60"}
     own = BenchmarkResult(ROWS, RUNS["second"].metric_scores, shown, "physician")
-    for kind in KINDS:
+    for kind in DRAWN:
         drawn = runs_figure({"m": model, "physician": own}, FigureOptions(kind))
         assert "physician (read 40 of 60)" in texts(drawn.svg).replace("\u00a0", " ")
     rows = runs_figure({"m": model, "physician": own}, FigureOptions("forest")).table
@@ -132,22 +131,19 @@ def test_people_are_beside_every_model_with_how_many_cases_they_read() -> None:
 
 
 def test_a_long_name_costs_height_in_its_own_row_alone() -> None:
-    look = look_of("screen")
+    style = style_of("screen")
     titles = {str(number): ["name", "n"] for number in range(5)} | {"0": [*"name", "n"]}
-    found = panel_titles(titles, look)
-    assert n_columns(look, 5) == 4
+    found = panel_titles(titles, style)
+    assert n_columns(style, 5) == 4
     assert [len(found[name].text) for name in titles] == [5, 5, 5, 5, 2]
 
 
 def test_a_forest_of_long_names_shows_fewer_metrics_so_that_a_page_holds_it() -> None:
-    look = look_of("print", 170)
+    style = style_of("print", 170)
     long = "provider/" + "a-very-long-name-of-a-model-" * 4
     many = {f"{name}{number}": RUNS["second"] for number in range(6) for name in ("m", long)}
     short = {f"m{number}": RUNS["second"] for number in range(12)}
-    panels = [
-        {row["panel"] for row in forest_drawing(runs, series(list(runs)), look).table}
-        for runs in (short, many)
-    ]
+    panels = [{row["panel"] for row in forest(runs, style).table} for runs in (short, many)]
     assert (len(panels[0]), len(panels[1])) == (3, 1)
 
 
@@ -157,8 +153,9 @@ def test_no_two_runs_share_dash_and_mark() -> None:
     assert len({(one.tone.name, one.shape) for one in looks}) == MOST_RUNS
 
 
-def test_print_has_the_width_asked_for_and_the_same_bytes_again() -> None:
-    options = FigureOptions("deferral", "print", 85)
+@pytest.mark.parametrize("kind", DRAWN)
+def test_print_has_the_width_asked_for_and_the_same_bytes_again(kind: str) -> None:
+    options = FigureOptions(kind, "print", 85)
     first, again = (runs_figure(RUNS, options) for _ in range(2))
     svg = figure_file(first, ".svg", "print").decode()
     width = re.search(r'width="([\d.]+)mm"', svg)
@@ -172,12 +169,12 @@ def test_print_has_the_width_asked_for_and_the_same_bytes_again() -> None:
 
 
 def test_a_long_name_is_broken_and_no_letter_lost() -> None:
-    look = look_of("print", 85)
+    style = style_of("print", 85)
     name = "provider/some-model_with:many-parts-and-a-very-long-name"
-    lines = look.broken(name, 60)
+    lines = style.broken(name, 60)
     assert "".join(lines) == name
     assert lines[0] == "provider/some-"  # as much of a name as fits
-    assert max(map(len, lines)) <= 60 / (0.5 * look.font)
+    assert max(map(len, lines)) <= 60 / (0.5 * style.font)
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +205,7 @@ def test_the_points_of_a_curve_are_those_of_the_run() -> None:
     figure = runs_figure({"second": RUNS["second"]}, FigureOptions("risk-coverage"))
     table = ROWS.table
     wrong = table.answered & ~table.correct
-    last = [row for row in figure.table if "selective_risk" in row][-1]
+    last = figure.table[-1]
     assert last["coverage"] == pytest.approx(table.answered.mean())
     assert last["selective_risk"] == pytest.approx(wrong.sum() / table.answered.sum())
     assert np.isfinite(last["threshold"])
@@ -217,7 +214,7 @@ def test_the_points_of_a_curve_are_those_of_the_run() -> None:
 def test_a_run_with_one_confidence_is_a_point_with_its_interval_and_says_so() -> None:
     rows = Rows((replace(row, confidence=0.8) for row in ROWS), ANSWERS)
     figure = runs_figure({"second": result_of(rows, "second")}, FigureOptions("risk-coverage"))
-    ends = [row for row in figure.table if "selective_low" in row]
+    ends = [row for row in figure.table if row["selective_low"] is not None]
     assert [row["coverage"] for row in ends] == [pytest.approx(rows.table.answered.mean())]
     assert "All answers state one confidence, so there is one point: second." in texts(figure.svg)
 
@@ -236,15 +233,74 @@ def test_the_resources_of_a_pdf_are_in_one_order(monkeypatch: pytest.MonkeyPatch
     assert figure.pdf() == page
 
 
-@pytest.mark.parametrize(("style", "width"), [("screen", None), ("print", 85.0)])
+@pytest.mark.parametrize(("name", "width"), [("screen", None), ("print", 85.0)])
 def test_names_and_numbers_at_the_edges_have_room_for_a_wider_font(
-    style: str, width: float | None
+    name: str, width: float | None
 ) -> None:
-    look = look_of(style, width)
-    svg = runs_figure(RUNS, FigureOptions("forest", style=style, width=width)).svg
+    style = style_of(name, width)
+    svg = runs_figure(RUNS, FigureOptions("forest", style=name, width=width)).svg
     drawn_from = float(re.findall(r"translate\(([\d.]+),", svg)[0])
-    numbers = [float(x) for x in re.findall(r"translate\(([\d.]+),[^>]*>0\.\d\d \[", svg)]
-    assert numbers
-    # "0.73 [0.61, 0.83]" takes 7.23 em in Helvetica and 8.41 em in DejaVu Sans.
+    found = re.findall(r"translate\(([\d.]+),[^>]*>(0\.\d+ \([^<]*)", svg)
+    assert found
+    # Digits take 0.5 em on average in Helvetica and 0.55 em in DejaVu Sans.
+    ends = [float(x) + 0.55 * len(words) * style.font for x, words in found]
     right = float(re.findall(r'viewBox="0 0 ([\d.]+)', svg)[0])
-    assert drawn_from + max(numbers) + 8.41 * look.font <= right
+    assert drawn_from + max(ends) <= right
+
+
+def priced(n_runs: int) -> dict[str, BenchmarkResult]:
+    """Return runs of a task that has a price, all of them on the same cases."""
+    facts = {
+        **TASK,
+        "costs": {"costs": {"0": {"1": 5}, "1": {"0": 20}}, "defer": 2, "unit": "points"},
+    }
+    found = {}
+    for number in range(n_runs):
+        rows = invented_rows(60, skill=1 - number / 16)
+        made = result_of(rows, f"model-{number}")
+        extras = {**made.extras, "task_facts": facts}
+        found[f"model-{number}"] = BenchmarkResult(
+            rows, made.metric_scores, made.suite_description, f"model-{number}", extras
+        )
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_runs", [1, 3, 8])
+def test_every_kind_is_drawn_for_one_run_and_for_many(kind: str, n_runs: int) -> None:
+    runs = priced(n_runs)
+    figure = runs_figure(runs, FigureOptions(kind, "print", 170))
+    shown = texts(figure.svg)
+    assert " ".join(figure.title.split()[:3]) in shown.replace(" | ", " ")
+    for name in runs:
+        assert name in shown
+    if n_runs > 1:
+        assert f"{n_runs} runs" in shown
+    assert figure.table
+
+
+def test_the_title_of_a_curve_is_true_for_the_data() -> None:
+    def title(*answers: tuple[bool, float]) -> str:
+        rows = [
+            EvaluationResult(int(right), 1, confidence=c, record_id=str(i))
+            for i, (right, c) in enumerate(answers)
+        ]
+        run = BenchmarkResult(Rows(rows), {}, {}, "m")
+        return runs_figure({"m": run}, FigureOptions("risk-coverage")).title
+
+    ranked = title((True, 0.9), (True, 0.8), (False, 0.7), (False, 0.6))
+    assert ranked == "Wrong in 50 % of all answers, 0 % of the most confident 50 %"
+    tied = title((True, 0.9), (False, 0.9))
+    assert tied == "Wrong in 50 % of all answers; one confidence for all, so nothing can be ranked"
+    half = title((True, 0.9), (True, 0.5), (False, 0.5), (False, 0.5))
+    assert half == "Wrong in 50 % of all answers; half of them or more state one confidence"
+
+
+def test_a_cost_needs_a_price() -> None:
+    with pytest.raises(UserError, match="second: the task of this run has no preset of costs"):
+        runs_figure(RUNS, FigureOptions("cost"))
+    run = priced(1)
+    some = runs_figure(
+        {**run, "second": result_of(invented_rows(60), "second")}, FigureOptions("cost")
+    )
+    assert "Not drawn: second: the task of this run has no preset of costs." in some.about
