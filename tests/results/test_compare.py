@@ -490,7 +490,7 @@ def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
     options = ["--permutations", "200", "--html", str(page), "--margin", "0.1"]
     shown = CliRunner().invoke(app, ["compare", str(left), str(right), *options])
     assert shown.exit_code == 0, shown.output
-    assert "model/b compared with model/a" in shown.output
+    assert "b compared with a" in shown.output
     assert "right → wrong" in page.read_text(encoding="utf-8")
     as_json = CliRunner().invoke(
         app, ["compare", str(left), str(right), "--permutations", "200", "--json", "-m", "accuracy"]

@@ -157,12 +157,16 @@ def test_one_click_and_one_number_give_the_threshold(watched: Watched, site: Sit
     page = watched.page
     page.goto(f"{site.address}/runs/run-a")
     page.click("text=Decide")
-    page.fill("#ask-wrong input[name=wrong]", "20")
-    facts = site.get("/runs/run-a/decide.json?wrong=20").json
+    page.fill("#ask-wrong input[name=wrong]", "45")
+    facts = site.get("/runs/run-a/decide.json?wrong=45&max_not_evaluated=0.1").json
+    page.wait_for_url("**?wrong=45")
+    page.click("summary:has-text('Score, delta and costs')")
+    page.fill("input[name=max_not_evaluated]", "0.1")
     eventually(page.locator("#threshold")).to_have_text(facts["point"]["threshold_shown"])
-    eventually(page.locator(".command pre").first).to_have_text(facts["commands"]["certify"])
-    assert page.url.endswith("?wrong=20")
-    assert page.input_value("#ask-wrong input[name=wrong]") == "20"  # what is typed stays
+    command = page.locator(".command pre", has_text="krisis certify")
+    eventually(command).to_have_text(facts["commands"]["certify"])
+    assert "?wrong=45&" in page.url
+    assert page.input_value("#ask-wrong input[name=wrong]") == "45"  # what is typed stays
     page.fill("#ask-wrong input[name=wrong]", "200")
     eventually(page.locator("#decision .warning")).to_contain_text("from 0 to 100")
     watched.problems.clear()  # the console names the refused address
@@ -171,6 +175,7 @@ def test_one_click_and_one_number_give_the_threshold(watched: Watched, site: Sit
 def test_slider_and_curve_share_one_axis(watched: Watched, site: Site) -> None:
     page = watched.page
     page.goto(f"{site.address}/runs/run-a/decide")
+    page.click("summary:has-text('Explore')")
     page.focus("#slider")
     for _ in range(3):
         page.keyboard.press("PageDown")
@@ -180,7 +185,7 @@ def test_slider_and_curve_share_one_axis(watched: Watched, site: Site) -> None:
     eventually(page.locator("#curve .target")).to_have_attribute("x1", str(round(6 * wanted, 2)))
     point = site.get(f"/runs/run-a/decide.json?answer={wanted}").json["point"]
     assert point["coverage"] >= wanted / 100
-    eventually(page.locator(".readout dd").nth(1)).to_contain_text(f"{point['n_kept']}")
+    eventually(page.locator("#explored .readout dd").nth(1)).to_contain_text(f"{point['n_kept']}")
     line = page.locator("#curve .target").bounding_box()
     track = page.locator("#slider").bounding_box()
     thumb = track["x"] + 8 + (track["width"] - 16) * wanted / 100  # the thumb is 16 pixels wide
@@ -193,9 +198,11 @@ def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, si
     page.check("input[value=run-a]")
     page.check("input[value=run-b]")
     page.click("text=Compare the chosen runs")
-    eventually(page.locator("h2", has_text="minus")).to_have_count(1)
-    page.locator("details details[open] tbody a").first.click()
-    page.wait_for_url("**/cases/**")
+    eventually(page.locator("h1")).to_contain_text("compared with")
+    page.locator("table a").first.click()
+    page.wait_for_url("**/compare/cases?run=**")
+    page.locator("#results tbody a").first.click()
+    page.wait_for_url("**/compare/cases/**")
 
 
 @pytest.mark.slow

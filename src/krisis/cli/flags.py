@@ -87,7 +87,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--intersection-only": ("", "Compare the patients that both runs have."),
     "--interval-method": (
         "NAME",
-        "One of: percentile, expanded_percentile, basic, bca, jackknife_t.",
+        "percentile (as published) or expanded_percentile.",
     ),
     "--json": ("", "Print JSON with documented keys."),
     "--judged-by": ("NAME", "lm-eval: the metric that tells right from wrong."),

@@ -213,8 +213,7 @@ class Evaluation:
             reason = "this_figure_is_not_resampled" if self.n_clusters else "no_participants"
             reason = "no_resamples_wanted" if self.without_intervals else reason
             return Interval.undefined(reason, level=level, method=method)
-        left_out = pick(self.bootstrap.jackknife) if method in ("bca", "jackknife_t") else None
-        replicates = Replicates(estimate, values, self.n_clusters, left_out)
+        replicates = Replicates(estimate, values, self.n_clusters)
         return replicates.interval(method, level=level)
 
 

@@ -154,8 +154,9 @@ def best_lines(decision: Decision) -> list[str]:
         )
         found.append(f"Least cost on these rows: {rule}. {told}")
     found += [
-        f"Saved by the {saving.policy} against {saving.against}, per {PER:,} {unit}s on "
-        f"{saving.n_rows}: {number(saving.saved)} ({number(saving.low)} to {number(saving.high)})."
+        f"{saving.policy.capitalize()}: saving compared with {saving.against}, per {PER:,} {unit}s "
+        f"(n = {saving.n_rows:,}): {number(saving.saved)} ({number(saving.low)} to "
+        f"{number(saving.high)})."
         for saving in decision.savings
     ]
     if decision.chow.thresholds:

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.decisions.certificate import Certificate, certificate_lines
+from krisis.decisions.certificate import Certificate
 from krisis.decisions.costs import PER
 from krisis.decisions.decide import Decision, Policy
 from krisis.decisions.decide_text import assumptions, best_lines, decide_opening, shown_points
@@ -21,7 +21,7 @@ from krisis.decisions.group_findings import (
     verdict_lines,
 )
 from krisis.decisions.run_sample import groups_of, rows_hash, sample_of
-from krisis.decisions.verify import score_options, verification_lines, verify_run
+from krisis.decisions.verify import score_options, verify_run
 from krisis.metrics.items import RunItems
 from krisis.pages.charts.curves import certified, cost, group_curves, net_benefit, team_errors
 from krisis.pages.charts.forest import gap_forest
@@ -57,12 +57,14 @@ def certificate_section(
         name or "all": (sample.part(rows), thresholds.get(name)) for name, rows in groups.items()
     }
     found: list[Content] = [
-        _sentences(certificate_lines(certificate)),
+        Sentences(certificate.document().sentences()),
         _chart("certificate", lambda style: certified(certificate, parts, style)),
     ]
     if rows_hash(run, sample) != certificate.calibration_rows_hash:
         verification = verify_run(certificate, run, calibrator=calibrator)
-        found.append(Sentences(["On the patients of this run:", *verification_lines(verification)]))
+        found.append(
+            Sentences(["On the patients of this run:", *verification.document().sentences()])
+        )
     return Section(key="certificate", title="Certified threshold", parts=found)
 
 

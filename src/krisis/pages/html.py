@@ -6,6 +6,7 @@ name what things are, and the style sheet of the report colours them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,8 +18,8 @@ from krisis.metrics.partition import DUE, SAFE, Cells, Partition
 from krisis.pages.document import (
     BEST,
     CaseBars,
+    Cell,
     Chart,
-    Column,
     Content,
     Document,
     Facts,
@@ -31,9 +32,13 @@ from krisis.pages.document import (
 )
 from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate, count, level, of_a_chart, share
+from krisis.pages.strip import Strip
 
 # Kind of cases and what became of them → the address of these cases, or nothing.
 Address = Callable[[str, str], str]
+# The cases behind a cell of a table, as `Table.cases` names them → the address of their list.
+CaseAddress = Callable[[object], str]
+MOST_COLUMNS, MOST_TURNED = 8, 6  # columns that fit a page, and rows that fit as columns
 MOST_CHART_ROWS = 400
 _FEW_SECTIONS = 4  # that need no list of contents
 
@@ -57,7 +62,7 @@ def html_fragment(document: Document, links: CaseLinks | None = None) -> str:
     >>> html_fragment(Document(title="<b>", lead=["2 cases"]))
     '<p class="muted">2 cases</p><h1>&lt;b&gt;</h1>'
     """
-    return opening_html(document) + body_html(document, links)
+    return opening_html(document) + sections_html(document, links=links)
 
 
 def opening_html(document: Document) -> str:
@@ -68,9 +73,17 @@ def opening_html(document: Document) -> str:
     return f"{lead}<h1>{escaped(document.title)}</h1>{verdict}"
 
 
-def body_html(document: Document, links: CaseLinks | None = None) -> str:
-    """Return the sections."""
-    return "".join(_section(one, links) for one in document.sections)
+def body_html(document: Document, cases: CaseAddress | None = None) -> str:
+    """Return the verdict and the sections, for a page that has the title and the lead itself."""
+    verdict = "" if document.verdict is None else verdict_html(document.verdict)
+    return verdict + sections_html(document, cases)
+
+
+def sections_html(
+    document: Document, cases: CaseAddress | None = None, *, links: CaseLinks | None = None
+) -> str:
+    """Return the sections; folded ones are closed."""
+    return "".join(_section(one, cases, links) for one in document.sections)
 
 
 def contents_html(document: Document) -> str:
@@ -106,13 +119,13 @@ def _verdict_line(line: VerdictLine) -> str:
     return f'<div class="verdict-line is-{name}">{body}</div>'
 
 
-def _section(section: Section, links: CaseLinks | None) -> str:
+def _section(section: Section, cases: CaseAddress | None, links: CaseLinks | None) -> str:
     body, charts = "", ""
     for part in section.parts:
         if isinstance(part, Chart):
             charts += _chart(part, links)
             continue
-        body += f'<div class="charts">{charts}</div>' * bool(charts) + _part(part, links)
+        body += f'<div class="charts">{charts}</div>' * bool(charts) + _part(part, cases, links)
         charts = ""
     body += f'<div class="charts">{charts}</div>' * bool(charts)
     key, title = escaped(section.key), escaped(section.title)
@@ -121,7 +134,7 @@ def _section(section: Section, links: CaseLinks | None) -> str:
     return f'<section id="{key}"><h2>{title}</h2>{body}</section>'
 
 
-def _part(part: Content, links: CaseLinks | None) -> str:
+def _part(part: Content, cases: CaseAddress | None, links: CaseLinks | None) -> str:
     if isinstance(part, Listing):
         text = escaped("\n".join(part.lines))
         return f'<h3>{escaped(part.title)}</h3><pre tabindex="0" dir="auto">{text}</pre>'
@@ -133,7 +146,7 @@ def _part(part: Content, links: CaseLinks | None) -> str:
     if isinstance(part, CaseBars):
         return partition_html(part.partition, links.part if links else None)
     assert isinstance(part, Table)
-    return table_html(part, links)
+    return table_html(part, cases, links=links)
 
 
 def _chart(chart: Chart, links: CaseLinks | None) -> str:
@@ -175,46 +188,98 @@ def _chart_numbers(figure: Figure, links: CaseLinks | None) -> str:
     return f"<details><summary>The numbers of this chart</summary>{frame}{more}</details>"
 
 
-def table_html(table: Table, links: CaseLinks | None = None) -> str:
-    """Return a table in a frame that scrolls where it is wider than the page."""
-    headings = [one.heading for one in table.columns]
-    head = "".join(
-        f'<th scope="col"{_kind(one)}{_title(one.long_heading)}>{escaped(heading)}</th>'
+def table_html(
+    table: Table, cases: CaseAddress | None = None, *, links: CaseLinks | None = None
+) -> str:
+    """Return a table in a frame that scrolls where it is wider than the page.
+
+    A table of many columns and few rows is turned, so that it fits a page.
+    """
+    head = [
+        _tagged("th", escaped(heading), number=one.is_number, title=one.long_heading, scope="col")
         for one, heading in zip(table.columns, table.headings(), strict=True)
-    )
-    lines = []
-    for at, (row, written) in enumerate(zip(table.rows, table.written(), strict=True)):
-        known: JsonObject = dict(zip(headings, row, strict=True))
-        known["key"] = table.keys[at] if table.keys else ""
-        cells = []
-        for place, (column, text) in enumerate(zip(table.columns, written, strict=True)):
-            address = links.number(table.name, known, column.heading) if links else ""
-            name = "th" if place == 0 else "td"
-            scope = ' scope="row"' if place == 0 else ""
-            shown, best = _linked(text, address), (at, place) in table.best
-            if best:
-                shown = f"<strong>{shown}</strong>"
-            cells.append(f"<{name}{scope}{_kind(column, best=best)}>{shown}</{name}>")
-        lines.append(f"<tr>{''.join(cells)}</tr>")
+    ]
+    lines = [
+        [_table_cell(table, at, place, text, cases, links) for place, text in enumerate(row)]
+        for at, row in enumerate(table.written())
+    ]
+    dense = len(head) > MOST_COLUMNS
+    if dense and len(lines) <= MOST_TURNED:
+        first, *names = (list(column) for column in zip(head, *lines, strict=True))
+        head = [first[0], *(one.replace('scope="row"', 'scope="col"') for one in first[1:])]
+        lines = [[one.replace('scope="col"', 'scope="row"'), *rest] for one, *rest in names]
+        dense = False
+    note = ""
+    if table.compared is not None:
+        head.append('<th scope="col"><span class="visually-hidden">Drawing</span></th>')
+        for row, line in zip(table.rows, lines, strict=True):
+            known = (_estimate(row[place]) for place in table.compared)
+            line.append(f"<td>{Strip.dumbbell(*known)}</td>")
+        first_name, second_name = (table.columns[place].heading for place in table.compared)
+        note += _note(f"Drawn from 0 to 1: {first_name} hollow, {second_name} filled.")
+    note += _note(f"Bold: {BEST}.") if table.best else ""
+    note += _note(table.note) if table.note else ""
     caption = f"<caption>{escaped(table.title)}</caption>" if table.title else ""
-    body = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    notes = [*([f"Bold: {BEST}."] if table.best else []), *([table.note] if table.note else [])]
-    note = "".join(f'<p class="note">{escaped(one)}</p>' for one in notes)
-    return _framed(body, table.title or table.columns[0].heading) + note
+    rows = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+    kind = ' class="dense"' if dense else ""
+    body = f"<thead><tr>{''.join(head)}</tr></thead><tbody>{rows}</tbody>"
+    label = escaped(table.title or table.columns[0].heading)
+    frame = f'<div class="table-frame" tabindex="0" role="group" aria-label="{label}">'
+    return f"{frame}<table{kind}>{caption}{body}</table></div>{note}"
+
+
+def _table_cell(
+    table: Table,
+    at: int,
+    place: int,
+    text: str,
+    cases: CaseAddress | None,
+    links: CaseLinks | None,
+) -> str:
+    """Return a cell: the first of a row is its heading, the best is bold, and some have a link."""
+    number = table.columns[place].is_number
+    value, bracket, interval = text.partition(" (") if number else (text, "", "")
+    shown = escaped(value)
+    if bracket:  # an interval may go under its figure
+        shown += f' <span class="nowrap">({escaped(interval)}</span>'
+    behind, address = table.cases.get((at, place)), ""
+    if cases is not None and behind is not None:
+        address = cases(behind)
+    elif links is not None and table.name:
+        named = zip((one.heading for one in table.columns), table.rows[at], strict=True)
+        known: JsonObject = {**dict(named), "key": table.keys[at] if table.keys else ""}
+        address = links.number(table.name, known, table.columns[place].heading)
+    if address:
+        shown = f'<a href="{escaped(address)}">{shown}</a>'
+    best = (at, place) in table.best
+    shown = f"<strong>{shown}</strong>" if best else shown
+    if place == 0:
+        return _tagged("th", shown, number=number, best=best, scope="row")
+    return _tagged("td", shown, number=number, best=best)
+
+
+def _tagged(
+    name: str, shown: str, *, number: bool, best: bool = False, title: str = "", scope: str = ""
+) -> str:
+    kinds = " ".join(["figure"] * number + ["best"] * best)
+    named = {"scope": scope, "class": kinds, "title": title}
+    attributes = "".join(f' {key}="{escaped(words)}"' for key, words in named.items() if words)
+    return f"<{name}{attributes}>{shown}</{name}>"
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{escaped(text)}</p>'
+
+
+def _estimate(cell: Cell) -> Estimate:
+    if isinstance(cell, Estimate):
+        return cell
+    return Estimate(float(cell) if isinstance(cell, int | float) else math.nan)
 
 
 def _framed(table: str, label: str) -> str:
     named = f'role="group" aria-label="{escaped(label)}"'
     return f'<div class="table-frame" tabindex="0" {named}>{table}</div>'
-
-
-def _kind(column: Column, *, best: bool = False) -> str:
-    names = " ".join(["figure"] * column.is_number + ["best"] * best)
-    return f' class="{names}"' if names else ""
-
-
-def _title(words: str) -> str:
-    return f' title="{escaped(words)}"' if words else ""
 
 
 def _linked(text: str, address: str) -> str:

@@ -159,6 +159,16 @@ def of_a_chart(value: object) -> str:
     return str(value)
 
 
+def p_sentence(p: float) -> str:
+    """Write a p-value as a sentence has it.
+
+    >>> p_sentence(0.0312), p_sentence(0.00004)
+    ('p = 0.031', 'p < 0.001')
+    """
+    text = p_value(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
 def given(value: float) -> str:
     """Write a number as it was given: a risk, a margin, a price.
 

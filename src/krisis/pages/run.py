@@ -55,7 +55,6 @@ from krisis.results.report_tables import (
     mixture,
     note_lines,
     reason_table,
-    risk_sentence,
     rule_table,
     rule_words,
     stopping_lines,
@@ -98,7 +97,7 @@ def run_document(
     lead = (
         [*warnings[:1], str(counts), *warnings[1:]] if result.damage else [str(counts), *warnings]
     )
-    if isinstance(read := result.suite_description.get("read"), str):
+    if read := result.suite.read:
         lead.append(f"Read {read} records; the others are not part of this run.")
     urgent = bool(warnings or counts.n_lost)
     failures = _failures(counts)
@@ -195,7 +194,7 @@ def _cases(result: BenchmarkResult) -> list[Section]:
     parts: list[Content] = [CaseBars(columns=columns, rows=rows, partition=found)]
     if room := _room(result.metric_scores.get("decision_skill")):
         parts.append(Sentences([room]))
-    if risk := risk_sentence(result.suite_description):
+    if risk := result.suite.deferral:
         parts.append(Sentences([risk]))
     return [Section(key="cases", title="What became of the cases", parts=parts)]
 
@@ -688,9 +687,8 @@ def _value(score: MetricScore | None) -> float | str:
 
 
 def _how(result: BenchmarkResult) -> list[Content]:
-    made, description = result.provenance, result.suite_description
-    account = description.get("account")
-    lines = [("data", account)] if isinstance(account, str) and account else []
+    made, account = result.provenance, result.suite.account
+    lines = [("data", account)] if account else []
     lines += [("asked", str(made.asking))] if made.asking else []
     return [Facts([*lines, *_execution(result)])]
 

@@ -14,7 +14,7 @@ from krisis.json_values import JsonValue
 from krisis.metrics.explanations import method_lines, reason_words
 from krisis.pages import palette, wording
 from krisis.pages.document import Document
-from krisis.pages.html import body_html, chart_html, contents_html, opening_html, table_html
+from krisis.pages.html import chart_html, contents_html, opening_html, sections_html, table_html
 from krisis.statistics.intervals import level_name
 
 
@@ -72,5 +72,5 @@ def render(template: str, **context: JsonValue) -> str:
 
 def page(document: Document) -> str:
     """Return a document as one self-contained file that runs no script and fetches nothing."""
-    parts = (opening_html(document), contents_html(document), body_html(document))
+    parts = (opening_html(document), contents_html(document), sections_html(document))
     return render("page.html", title=document.title, body="".join(parts))

@@ -69,6 +69,14 @@ def verdict_of(result: BenchmarkResult, bound: RiskBound | None = None) -> Verdi
     )
 
 
+def threshold_verdict(table: Table, in_force: ThresholdInForce) -> Verdict:
+    """Return the lines that a threshold decides; where none is certified, the lowest risk alone."""
+    lines = [_usable(in_force)]
+    if in_force.certified:
+        lines += [_left(table, in_force), _groups(table, in_force)]
+    return Verdict(lines)
+
+
 def one_kind(result: BenchmarkResult) -> tuple[BenchmarkResult, str]:
     """Return the run over one kind of patients, and which: over several it is a result for none."""
     parts = rows_by_source(result.rows) if result.scores_by_source else {}

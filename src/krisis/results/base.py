@@ -40,6 +40,7 @@ from krisis.results.attrition import Attrition, FailureClass
 from krisis.results.frames import frame_of, rows_frame, score_lines
 from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
 from krisis.results.stops import StopCause
+from krisis.results.suite_facts import SuiteFacts
 from krisis.statistics.bootstrap import BootstrapOptions
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ class BenchmarkResult(RunFacts, Documented):
     def rows(self) -> Rows:
         """The rows with what is known of their task, ready to be scored."""
         return self.evaluation_results
+
+    @property
+    def suite(self) -> SuiteFacts:
+        """What the suite says of itself, as far as others read it."""
+        return SuiteFacts.of(self.suite_description)
 
     @property
     def n_left(self) -> int:
@@ -229,17 +235,17 @@ class BenchmarkResult(RunFacts, Documented):
 
 def _described(provenance: Provenance, suite: JsonMapping, model: str) -> Provenance:
     """Return a provenance with what the suite says of itself, where that can be read."""
-    limit, n_records = suite.get("limit"), suite.get("n_records")
+    facts = SuiteFacts.of(suite)
     return replace(
         provenance,
-        suite=str(suite.get("suite") or ""),
-        task=str(suite.get("task") or ""),
-        features=str(suite.get("features") or ""),
-        mode=str(suite.get("mode") or ""),
-        limit=limit if isinstance(limit, int) else None,
-        n_records=n_records if isinstance(n_records, int) else None,
-        content_hash=str(suite.get("content_hash") or ""),
-        case_hash=str(suite.get("case_hash") or ""),
+        suite=facts.suite,
+        task=facts.task,
+        features=facts.features,
+        mode=facts.mode,
+        limit=facts.limit,
+        n_records=facts.n_records,
+        content_hash=facts.content_hash,
+        case_hash=facts.case_hash,
         model=model,
     )
 

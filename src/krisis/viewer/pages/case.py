@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
@@ -18,9 +17,9 @@ from krisis.pages.worst import reasons_of
 from krisis.results.account import Finding
 from krisis.results.base import TaskFacts
 from krisis.results.error_kinds import answer_chances
-from krisis.results.loading import short_models
-from krisis.results.report_tables import risk_sentence
+from krisis.results.loading import distinct_names
 from krisis.results.rows import row_to_dict
+from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.read import CaseOf
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.filters import RowFilter
@@ -158,7 +157,7 @@ def _due(metadata: JsonMapping, description: JsonMapping) -> str:
         parts.append(f"The chance that the best answer is wrong is {share(Estimate(chance))}.")
     if metadata.get("label_depends_on_prior"):
         parts.append("Whether it is due depends on the prevalence that is assumed.")
-    return " ".join([*parts, risk_sentence(description)]).strip()
+    return " ".join([*parts, SuiteFacts.of(description).deferral]).strip()
 
 
 def _shown(
@@ -317,10 +316,9 @@ def _others(catalogue: Catalogue, run: ViewedRun, record_id: str, position: int)
             for line in found
             if (name, line["position"]) != (run.name, position)
         ]
-    models = short_models([one["model"] for one in others])
-    repeated = Counter(models)
-    for one, model in zip(others, models, strict=True):
-        one["name"] = model if repeated[model] == 1 else f"{model} ({one['run']})"
+    names = distinct_names([one["model"] for one in others], [one["run"] for one in others])
+    for one, name in zip(others, names, strict=True):
+        one["name"] = name
     return {"others": others}
 
 

@@ -15,7 +15,7 @@ from krisis.pages.worst import reasons_of, shortened
 from krisis.results.error_kinds import ERROR_KINDS
 from krisis.results.export import csv_lines
 from krisis.viewer.catalogue import CONFIDENT, Catalogue, ViewedRun
-from krisis.viewer.filters import ORDERS, SCORED, RowFilter
+from krisis.viewer.filters import LEFT, ORDERS, SCORED, RowFilter
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
 
 PAGE_SIZE = 50
@@ -108,7 +108,7 @@ def _choices(run: ViewedRun) -> dict[str, list[tuple[str, str]]]:
 def parse_filter(query: Mapping[str, str]) -> RowFilter:
     """Read the filters, refusing what they cannot be."""
     return RowFilter(
-        outcome=choice_of(query, "outcome", (*OUTCOMES, SCORED)),
+        outcome=choice_of(query, "outcome", (*OUTCOMES, SCORED, LEFT)),
         correct=choice_of(query, "correct", ("yes", "no")),
         cell=choice_of(query, "cell", tuple(CELLS)),
         error=choice_of(query, "error", tuple(ERROR_KINDS)),
@@ -118,6 +118,7 @@ def parse_filter(query: Mapping[str, str]) -> RowFilter:
         confidence_min=number_of(query, "confidence_min"),
         confidence_max=number_of(query, "confidence_max"),
         deferred_at=number_of(query, "deferred_at"),
+        left_below=number_of(query, "left_below"),
         sort=choice_of(query, "sort", tuple(ORDERS)) or "position",
     )
 
@@ -143,7 +144,7 @@ def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:
             return words
     low, high = wanted.confidence_min, wanted.confidence_max
     parts = [
-        wanted.outcome.replace("_", " "),
+        "left for people" if wanted.outcome == LEFT else wanted.outcome.replace("_", " "),
         {"yes": "right", "no": "wrong"}.get(wanted.correct, ""),
         CELLS[wanted.cell][3] if wanted.cell else "",
         f"confidently wrong: {ERROR_KINDS[wanted.error]}" if wanted.error else "",  # type: ignore[index]
@@ -158,6 +159,7 @@ def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:
         if (low, high) != (None, None)
         else "",
         f"deferred below {wanted.deferred_at:.4g}" if wanted.deferred_at is not None else "",
+        f"left for people below {wanted.left_below:.4g}" if wanted.left_below is not None else "",
         f"with “{shortened(wanted.text, n_letters=40)}”" if wanted.text else "",
     ]
     return " · ".join(part for part in parts if part) or "cases"

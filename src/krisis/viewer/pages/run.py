@@ -5,7 +5,7 @@ from __future__ import annotations
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.partition import Partition
 from krisis.pages.document import Document, Facts, Table
-from krisis.pages.html import body_html, contents_html, opening_html
+from krisis.pages.html import contents_html, opening_html, sections_html
 from krisis.viewer.case_links import CaseLinks
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
@@ -28,7 +28,7 @@ def page(catalogue: Catalogue, name: str) -> Page:
     context = {
         "opening": opening_html(document),
         "body": contents_html(document)
-        + run.remembered("page", lambda: body_html(document, links)),
+        + run.remembered("page", lambda: sections_html(document, links=links)),
         "links": links,
     }
     return Page("run.html", f"{document.title} · {name}", content, context)
