@@ -331,7 +331,7 @@ class _Curves:
     def _scale(self) -> Chart:
         rows = [row for curve in self.curves.values() for row in curve.points]
         shown = [row for row in rows if row["coverage"] >= _FIRST_SHARE] or rows
-        ends = [row[name] for row in shown for name in (self.y, self.high)]
+        ends = [row.get(name) for row in shown for name in (self.y, self.high)]
         ends += [*(row[self.y] for row in self.chosen), 1.2 * (self.bound or 0.0), 0.05]
         top = 1.05 * max(end for end in ends if end is not None)
         return alt.Scale(domain=[0, min(1.0, top) if self.is_share else top], nice=False)
