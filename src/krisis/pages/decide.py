@@ -26,7 +26,7 @@ from krisis.pages.document import (
     VerdictLine,
 )
 from krisis.pages.numbers import Estimate, count, figure, given, level, share, threshold
-from krisis.pages.verdict import groups_line, left_line, usable_line
+from krisis.pages.verdict import threshold_verdict
 
 _MOST_LINES = 11
 
@@ -39,10 +39,6 @@ def decide_document(decision: Decision) -> Document:
 
     Where no threshold is certified, the headline is the lowest risk that is reached, and no more.
     """
-    run, in_force = decision.run, decision.in_force
-    lines = [usable_line(in_force)]
-    if in_force.certified:
-        lines += [left_line(run.table, in_force), groups_line(run.table, in_force)]
     costs = Section(key="costs", title=_cost_title(decision), parts=_costs(decision))
     sections = [
         costs,
@@ -55,7 +51,7 @@ def decide_document(decision: Decision) -> Document:
     return Document(
         title=f"{_whose(decision)} · costs by {decision.options.costs.place or 'the table given'}",
         lead=[_population(decision), *_prevalence(decision), *filter(None, [decision.note])],
-        verdict=Verdict(lines, level=0.95),
+        verdict=threshold_verdict(decision.run.table, decision.in_force),
         sections=sections,
         first=[one.key for one in sections],
     )
@@ -356,7 +352,7 @@ def _benefits(curve: DecisionCurve) -> Table:
     columns = [
         Column("name", "threshold"),
         *(Column("figure", name) for name in (ALL, NONE, *judged)),
-        Column("figure", "standardized"),
+        Column("figure", "std.", "standardized net benefit"),
         Column("name", "useful"),
     ]
     return Table(columns=columns, rows=rows)
