@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from krisis.pages.document import Cell, Content, Document, Facts, Sentences, Table
+from krisis.pages.document import Cell, Chart, Content, Document, Facts, Sentences, Table
 from krisis.pages.numbers import Estimate
 
 
@@ -47,6 +47,8 @@ def said(document: Document) -> str:
         for part in section.parts:
             if isinstance(part, Sentences):
                 lines += part.lines
+            elif isinstance(part, Chart):
+                continue
             elif isinstance(part, Facts):
                 lines += [f"{name}  {value}" for name, value in part.pairs]
             else:

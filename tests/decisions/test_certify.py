@@ -39,7 +39,8 @@ from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems
 from krisis.pages.certify import promise
-from krisis.reporting.certificate import certificate_facts, certificate_section
+from krisis.pages.decision_sections import certificate_section
+from krisis.pages.document import Chart, Sentences
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import read_items
 from krisis.statistics.sample_size import assured_rows
@@ -586,17 +587,21 @@ def test_crc_is_verified_per_case_and_others_per_answer(tmp_path: Path) -> None:
 def test_a_report_shows_the_certificate_on_the_curve(tmp_path: Path) -> None:
     run = items(tmp_path)
     certificate = certify_run(run, CertifyOptions(risk=0.15))
-    facts = json.loads(dumps(certificate_facts(certificate, run)))
-    assert facts["is_calibration_run"]
-    assert [p["threshold"] for p in facts["curve"] if p["certified"]] == [certificate.threshold]
+    section = certificate_section(certificate, run)
+    assert len([part for part in section.parts if isinstance(part, Sentences)]) == 1
+    (chart,) = (part for part in section.parts if isinstance(part, Chart))
+    figure = chart.draw()
+    shown = [p["threshold"] for p in figure.table if p["certified"]]
+    assert shown == [certificate.threshold]
+    assert figure.title.startswith("Certified at a risk of 15 %: ")
     fresh = items(tmp_path, name="new")
-    section = certificate_section(certificate, fresh)
+    *_, verified = certificate_section(certificate, fresh).parts
+    assert isinstance(verified, Sentences)
     answer = {"held": "yes", "broken": "no"}.get(
         verify_run(certificate, fresh).verdict, "cannot tell"
     )
-    assert section.tables["On the patients of this run"][0][""].startswith("Promised: With a")
-    assert section.tables["On the patients of this run"][1][""].startswith(f"Held? {answer}: risk")
-    assert "Risk, coverage" in section.figures[0].svg
+    assert verified.lines[1].startswith("Promised: With a")
+    assert verified.lines[2].startswith(f"Held? {answer}: risk")
 
 
 def invoke(*arguments: object) -> tuple[int, str]:

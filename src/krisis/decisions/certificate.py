@@ -15,7 +15,7 @@ from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, dumps
 from krisis.metrics.items import RunItems
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # A certificate may have been sent by anybody, with a checksum that fits: every number is checked.
 Count = Annotated[int, Field(ge=0, le=10**12)]

@@ -18,11 +18,10 @@ from krisis.answers import canonical_label, is_label
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import Answers
-from krisis.metrics.partition import deferral_cell
+from krisis.metrics.partition import CELLS, deferral_cell
 from krisis.outcomes import EVALUATED, NO_PREDICTION
-from krisis.reporting.breakdown import group_headings, group_label
-from krisis.reporting.deferral import CELLS
 from krisis.results.attrition import UNCLASSIFIED
+from krisis.results.group_labels import group_headings, group_label
 from krisis.runs.read import RunFile
 from krisis.runs.schema import Value, storable
 

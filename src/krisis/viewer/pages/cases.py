@@ -9,11 +9,9 @@ from urllib.parse import urlencode
 from krisis.answers import AnswerSet
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.partition import deferral_cell, verdict
+from krisis.metrics.partition import CELLS, deferral_cell, verdict
 from krisis.outcomes import OUTCOMES
-from krisis.reporting.costliest import shortened
-from krisis.reporting.deferral import CELLS
-from krisis.reporting.report import reasons_of
+from krisis.pages.worst import reasons_of, shortened
 from krisis.results.error_kinds import ERROR_KINDS
 from krisis.results.export import csv_lines
 from krisis.viewer.catalogue import CONFIDENT, Catalogue, ViewedRun
@@ -162,7 +160,7 @@ def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:
         else "",
         f"deferred below {wanted.deferred_at:.4g}" if wanted.deferred_at is not None else "",
         f"left for people below {wanted.left_below:.4g}" if wanted.left_below is not None else "",
-        f"with “{shortened(wanted.text, n_characters=40)}”" if wanted.text else "",
+        f"with “{shortened(wanted.text, n_letters=40)}”" if wanted.text else "",
     ]
     return " · ".join(part for part in parts if part) or "cases"
 
@@ -194,7 +192,7 @@ def case_lines(run: ViewedRun, positions: Sequence[int]) -> list[JsonObject]:
             "confidence": row.confidence,
             "cell": deferral_cell(row),
             "reasons": reasons_of(row.metadata),
-            "reply": shortened(row.error or row.raw_response, n_characters=_REPLY_CHARACTERS),
+            "reply": shortened(row.error or row.raw_response, n_letters=_REPLY_CHARACTERS),
         }
         for position, row in run.rows(positions)
     ]

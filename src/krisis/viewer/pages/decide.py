@@ -26,14 +26,14 @@ from krisis.decisions.working_point import Desk, Part, Question, variants_among
 from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.items import RunItems, Source
+from krisis.metrics.risk_coverage import spread_evenly
 from krisis.metrics.table import BoolArray
 from krisis.pages.document import Cell, Column
 from krisis.pages.document import Table as PageTable
 from krisis.pages.html import table_html, verdict_html
 from krisis.pages.numbers import Estimate
 from krisis.pages.verdict import threshold_verdict
-from krisis.reporting.risk_coverage import thinned
-from krisis.reporting.wording import threshold_beside
+from krisis.pages.wording import threshold_beside
 from krisis.results.account import TaskFacts
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result
@@ -51,6 +51,8 @@ MOST_ROWS_READ = 100_000
 _MOST_BETS = 30_000_000
 _MOST_TESTS = 10_000
 _ROWS_LOOKED_AT = 200
+
+_MOST_POINTS = 400  # of a smooth line
 
 
 def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
@@ -259,7 +261,7 @@ def _answered(items: RunItems, desk: Desk, asked: Asked, in_force: ThresholdInFo
     threshold = naive if question.kind == "answer" else in_force.threshold
     answered = desk.accepts(naive) if question.kind == "answer" else in_force.answered
     curve, n = desk.sample.curve, desk.sample.n_rows
-    places = thinned(curve.threshold.size).tolist()
+    places = spread_evenly(curve.threshold.size, _MOST_POINTS).tolist()
     return {
         "n_with_confidence": desk.sample.n_scored,
         "cmax": desk.cmax,
