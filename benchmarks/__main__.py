@@ -11,6 +11,8 @@ from pathlib import Path
 # Not measured by `make bench`: parts of others, and simulations or large files that take minutes to
 # hours. Each of these is a program of its own, such as python -m benchmarks.coverage.
 APART = {
+    "auroc",
+    "comparison",
     "__main__",
     "timing",
     "coverage_worlds",

@@ -1,28 +1,31 @@
-"""Two intervals of the AUROC in simulated worlds: Newcombe's on the effective size, and DeLong's.
+"""How often the intervals of AUROC and average precision contain the truth.
 
 Scores of cases with and without the disease are normal, apart by what the true AUROC asks for;
-with clusters a share ICC of their variance is the patient's. Both methods know of patients: the
-variance is Obuchowski's.
+with clusters a share ICC of their variance is the patient's.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.discrimination import Ranking
-from krisis.metrics.forms import prior_icc
 from krisis.metrics.table import Table
 from krisis.statistics import ranking
+from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
-LEVEL = 0.95
+N_TRUTH = 400_000
+FIGURES = {
+    "AUROC": (ranking.auroc, ranking.auroc_interval),
+    "AUPRC": (ranking.average_precision, ranking.average_precision_interval),
+}
 
 
 @dataclass(frozen=True)
@@ -55,27 +58,18 @@ class World:
             return score
         return np.clip(np.round(score), -1, self.levels - 2)
 
-    def truth(self) -> float:
-        """Return the true AUROC of what is stated."""
-        if not self.levels:
-            return self.area
-        rng = np.random.default_rng(1)
-        scores = [
-            self.stated(rng.standard_normal(10**6) + shift)
-            for shift in (math.sqrt(2) * special.ndtri(self.area), 0.0)
-        ]
-        return float(stats.mannwhitneyu(*scores).statistic) / 10**12
+    def truths(self) -> dict[str, float]:
+        """Return the figures of a run so long that chance plays hardly a part."""
+        large = replace(self, patients=N_TRUTH, rows=1, icc=0.0, labels_by_patient=False)
+        score, positive, _ = large.draw(np.random.default_rng(1))
+        return {name: ranking_of(score, positive, name).value() for name in FIGURES}
 
 
-def delong(value: float, patients: ranking.RankedPatients) -> Interval:
-    """Return Student's interval of logit A, with the variance by patient."""
-    variance = patients.variance()
-    if not 0 < value < 1 or variance == 0:
-        return Interval.undefined("a perfect ranking has no variance", level=LEVEL)
-    error = math.sqrt(variance) / (value * (1 - value))
-    t = float(special.stdtrit(min(patients.n_positive, patients.n_negative) - 1, 0.5 + LEVEL / 2))
-    ends = special.expit(special.logit(value) + np.array([-1, 1]) * t * error)
-    return Interval(float(ends[0]), float(ends[1]), LEVEL, "delong")
+def ranking_of(score: np.ndarray, positive: np.ndarray, name: str) -> Ranking:
+    """Return the form of a figure of all rows."""
+    figure, interval = FIGURES[name]
+    everyone = np.ones(score.size, np.bool_)
+    return Ranking(score, positive, among=everyone, figure=figure, interval=interval)
 
 
 WORLDS = [
@@ -94,39 +88,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     asked = parser.parse_args()
-    print(
-        "| world | method | coverage % | exists % | mean width |\n|---|---|---|---|---|", flush=True
-    )
+    print("| world | figure | truth | coverage % | mean width |\n|---|---|---|---|---|", flush=True)
     for number, world in enumerate(WORLDS):
-        rng, truth = np.random.default_rng(number), world.truth()
-        found: dict[str, list[Interval]] = {"newcombe": [], "delong": []}
+        rng, truths = np.random.default_rng(number), world.truths()
+        found: dict[str, list[Interval]] = {name: [] for name in FIGURES}
         for _ in range(asked.runs):
             score, positive, patient = world.draw(rng)
             if positive.all() or not positive.any():
                 continue
-            rows = [EvaluationResult(1, 1, cluster_id=str(one)) for one in patient]
-            table = Table(rows)
-            form = Ranking(
-                score,
-                positive,
-                among=np.ones(score.size, np.bool_),
-                figure=ranking.auroc,
-                interval=ranking.auroc_interval,
-            )
-            patients = form.patients(table)
-            value = form.value()
-            found["newcombe"].append(
-                ranking.auroc_interval(value, patients, level=LEVEL, prior_icc=prior_icc(table))
-            )
-            found["delong"].append(delong(value, patients))
+            table = Table([EvaluationResult(1, 1, cluster_id=str(one)) for one in patient])
+            for name, intervals in found.items():
+                form = ranking_of(score, positive, name)
+                intervals.append(form.uncertainty(table, BootstrapOptions()).interval)
         for name, intervals in found.items():
-            known = [one for one in intervals if one.defined]
-            held = sum(one.low <= truth <= one.high for one in known)
+            truth = truths[name]
+            held = sum(one.low <= truth <= one.high for one in intervals) / len(intervals)
+            width = fmean(one.high - one.low for one in intervals)
             print(
-                f"| {world} | {name} | {100 * held / len(intervals):.1f} | "
-                f"{100 * len(known) / len(intervals):.1f} | "
-                f"{fmean(one.high - one.low for one in known):.3f} |",
-                flush=True,
+                f"| {world} | {name} | {truth:.3f} | {100 * held:.1f} | {width:.3f} |", flush=True
             )
 
 

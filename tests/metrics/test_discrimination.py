@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn import metrics as oracle
 
 from krisis.metrics import (
@@ -231,6 +232,27 @@ def test_the_variance_by_patient_is_delongs_where_each_has_one_row():
         m / (m - 1) * moved[truth] @ moved[truth] + n / (n - 1) * moved[~truth] @ moved[~truth]
     )
     assert by_side == pytest.approx(delong_variance(p[truth], p[~truth]), abs=1e-12)
+
+
+def test_the_interval_is_students_on_the_logit_scale_with_delongs_variance():
+    rng = np.random.default_rng(6)
+    truth = np.arange(50) < 12  # the smaller side has 12 patients: 11 degrees of freedom
+    p = (rng.random(50) * 0.7 + 0.3 * truth).round(2)
+    cases = [(int(t), 1, float(value)) for t, value in zip(truth, p, strict=True)]
+    found = score_all([DiseaseAUROC()], rows_of(cases), intervals=OPTIONS)[DiseaseAUROC.name]
+    a = found.value
+    error = math.sqrt(delong_variance(p[truth], p[~truth])) / (a * (1 - a))
+    logit, t = math.log(a / (1 - a)), stats.t.ppf(0.975, 11)
+    ends = [1 / (1 + math.exp(-(logit + sign * t * error))) for sign in (-1, 1)]
+    assert [found.interval.low, found.interval.high] == pytest.approx(ends, abs=1e-9)
+    assert found.interval.method == "delong"
+
+
+def test_a_side_of_one_patient_has_no_variance_of_its_own():
+    rows = rows_of([(1, 1, 0.7), *[(0, 1, c) for c in (0.2, 0.4, 0.8, 0.6)]])
+    interval = score_all([DiseaseAUROC()], rows, intervals=OPTIONS)[DiseaseAUROC.name].interval
+    assert interval.method == "ranked_mid_p"
+    assert interval.high - interval.low > 0.6
 
 
 def test_one_patient_many_times_tells_no_more_than_a_few():

@@ -95,7 +95,7 @@ class Ranking(Form):
         return _WeightedRanking(positives, negatives, self.figure)
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return mid-P limits on as many rows as the variance by patient amounts to."""
+        """Return the interval by patient that belongs to the figure."""
         patients = self.patients(table)
         found = self.interval(
             self.value(), patients, level=options.level, prior_icc=prior_icc(table)
@@ -113,19 +113,6 @@ class Ranking(Form):
             influence_negative=(weighted.negatives.T @ ranked.of_negative)[:, 0],
             rows_positive=np.asarray(weighted.positives.sum(axis=0)),
             rows_negative=np.asarray(weighted.negatives.sum(axis=0)),
-            n_telling=self._n_telling(weighted),
-        )
-
-    @staticmethod
-    def _n_telling(weighted: _WeightedRanking) -> int:
-        """Count the patients with a row that some row of the other side is level with or beyond."""
-        n = [np.asarray(side.sum(axis=1)) for side in weighted.sides]
-        at_or_above = [np.cumsum(side) > 0 for side in n]
-        at_or_below = [np.cumsum(side[::-1])[::-1] > 0 for side in n]
-        return min(
-            int(np.count_nonzero(weighted.sides[own].T @ reached[other]))
-            for own, other in ((0, 1), (1, 0))
-            for reached in (at_or_above, at_or_below)
         )
 
 

@@ -15,9 +15,7 @@ from krisis.statistics.mid_p import mid_p_quantile
 
 FloatArray = NDArray[np.float64]
 
-METHOD = "ranked_mid_p"
-# Weight of the assumed design effect, in patients, and the degrees of freedom it brings along.
-_PRIOR_PATIENTS = _PRIOR_DEGREES = 4.0
+METHOD, METHOD_WITHOUT_VARIANCE = "delong", "ranked_mid_p"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,16 +92,13 @@ def _from_here_on(levels: FloatArray) -> FloatArray:
 class RankedPatients:
     """What the patients say about a ranking.
 
-    Influences and rows are of every patient, on the side of the positives and of the negatives;
-    ``n_telling`` is how many patients are ranked neither rightly nor wrongly throughout, on the
-    side that has fewer of them.
+    Influences and rows are of every patient, on the side of the positives and of the negatives.
     """
 
     influence_positive: FloatArray
     influence_negative: FloatArray
     rows_positive: FloatArray
     rows_negative: FloatArray
-    n_telling: int
 
     def variance(self) -> float:
         """Return the variance for patients with several rows; DeLong's where they have one.
@@ -134,60 +129,55 @@ def _corrected(n: float) -> float:
 def auroc_interval(
     value: float, patients: RankedPatients, *, level: float, prior_icc: float
 ) -> Interval:
-    """Return the interval of an AUROC, as of a share of so many rows as its variance amounts to.
+    """Return DeLong's interval of an AUROC, by patient.
 
-    Rows of their own are worth A(1 − A)/V of them, V the variance A(1 − A)/(mn) · {1 + (N* − 1)
-    [(1 − A)/(2 − A) + A/(1 + A)]} with N* = (m + n)/2.
+    A ranking that shows no variance is a share of the rows that it is worth: A(1 − A)/V of them,
+    V the variance A(1 − A)/(mn) · {1 + (N* − 1)[(1 − A)/(2 − A) + A/(1 + A)]} with N* = (m + n)/2.
 
-    Reference: Newcombe, Confidence intervals for an effect size measure based on the
-    Mann–Whitney statistic, part 2, Statistics in Medicine 25 (2006) 559–573.
+    References: DeLong, DeLong and Clarke-Pearson (1988), with Obuchowski's variance (1997); for
+    rankings without variance Newcombe, Confidence intervals for an effect size measure based on
+    the Mann–Whitney statistic, part 2, Statistics in Medicine 25 (2006) 559–573.
     """
     m, n = float(patients.rows_positive.sum()), float(patients.rows_negative.sum())
     shape = (1 - value) / (2 - value) + value / (1 + value)
     worth = m * n / (1 + ((m + n) / 2 - 1) * shape)
     rows = patients.rows_positive + patients.rows_negative
-    return _interval(value, patients, worth, rows, level=level, prior_icc=prior_icc)
+    fewest = min(patients.n_positive, patients.n_negative)
+    if fewest < 2 or not patients.variance():
+        return _worth_interval(value, worth, rows, level=level, prior_icc=prior_icc)
+    return _logit_interval(value, patients.variance(), fewest - 1, level=level)
 
 
 def average_precision_interval(
     value: float, patients: RankedPatients, *, level: float, prior_icc: float
 ) -> Interval:
-    """Return the interval of an average precision, as of a share of the positives.
+    """Return the interval of an average precision, by patient, as that of an AUROC.
+
+    One that shows no variance is a share of the positives.
 
     Reference: Boyd, Eng and Page, Area under the precision-recall curve: point estimates and
-    confidence intervals, ECML PKDD 2013, for the binomial of the positives.
+    confidence intervals, ECML PKDD 2013, for the logit and for the binomial of the positives.
     """
     rows = patients.rows_positive
-    worth = float(rows.sum())
-    return _interval(value, patients, worth, rows, level=level, prior_icc=prior_icc)
+    if patients.n_positive < 2 or not patients.variance():
+        return _worth_interval(value, float(rows.sum()), rows, level=level, prior_icc=prior_icc)
+    return _logit_interval(value, patients.variance(), patients.n_positive - 1, level=level)
 
 
-def _interval(
-    value: float,
-    patients: RankedPatients,
-    worth: float,
-    rows: FloatArray,
-    *,
-    level: float,
-    prior_icc: float,
+def _logit_interval(value: float, variance: float, degrees: float, *, level: float) -> Interval:
+    """Return expit(logit A ± t·√V/(A(1 − A))), which stays between 0 and 1."""
+    t = float(special.stdtrit(degrees, 0.5 + check_level(level) / 2))
+    half = t * math.sqrt(variance) / (value * (1 - value))
+    low, high = special.expit(special.logit(value) + np.array([-half, half])).tolist()
+    return Interval(low, high, level, METHOD)
+
+
+def _worth_interval(
+    value: float, worth: float, rows: FloatArray, *, level: float, prior_icc: float
 ) -> Interval:
-    """Return mid-P limits on worth/(D τ²) rows.
-
-    D, the variance seen over that of so many rows, is shrunk by the patients that tell anything
-    towards D₀ = 1 + (k̄ − 1)·prior_icc: D = (ν D̂ + 4 D₀)/(ν + 4). A perfect ranking tells nothing
-    of its variance, and leaves D₀. τ is Student's quantile over the normal one.
-    """
+    """Return mid-P limits on worth/D rows, D = 1 + (k̄ − 1)·prior_icc: nothing was seen of it."""
     upper = 0.5 + check_level(level) / 2
-    assumed = 1 + (float(rows @ rows) / float(rows.sum()) - 1) * prior_icc
-    effect, spread = assumed, value * (1 - value)
-    if spread > 0:
-        seen = patients.variance() * worth / spread
-        telling = patients.n_telling
-        effect = (telling * seen + _PRIOR_PATIENTS * assumed) / (telling + _PRIOR_PATIENTS)
-    degrees = min(patients.n_positive, patients.n_negative) - 1 + _PRIOR_DEGREES
-    student = float(special.stdtrit(degrees, upper) / special.ndtri(upper))
-    effective = worth / (effect * student**2)
+    effect = 1 + (float(rows @ rows) / float(rows.sum()) - 1) * prior_icc
+    effective = worth / effect
     low, high = mid_p_quantile([1 - upper, upper], value * effective, effective).tolist()
-    if math.isnan(low) or math.isnan(high):
-        return Interval.undefined("the_limits_cannot_be_computed", level=level, method=METHOD)
-    return Interval(min(low, value), max(high, value), level, METHOD)
+    return Interval(min(low, value), max(high, value), level, METHOD_WITHOUT_VARIANCE)
