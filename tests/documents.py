@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from krisis.pages.document import Cell, Content, Document, Facts, Sentences, Table
+from krisis.pages.document import Cell, Chart, Content, Document, Facts, Sentences, Table
 from krisis.pages.numbers import Estimate
 
 
@@ -29,7 +29,7 @@ def line_of(document: Document, name: str) -> dict[str, Cell]:
     for table in tables(document):
         for cells in table.rows:
             if cells[0] == name:
-                return dict(zip((one.heading for one in table.columns), cells, strict=True))
+                return dict(zip(table.headings(), cells, strict=True))
     raise AssertionError(f"no row is called {name!r}")
 
 
@@ -47,10 +47,12 @@ def said(document: Document) -> str:
         for part in section.parts:
             if isinstance(part, Sentences):
                 lines += part.lines
+            elif isinstance(part, Chart):
+                continue
             elif isinstance(part, Facts):
                 lines += [f"{name}  {value}" for name, value in part.pairs]
             else:
-                lines += [part.title, "  ".join(one.heading for one in part.columns)]
+                lines += [part.title, "  ".join(part.headings())]
                 lines += ["  ".join(cells) for cells in part.written()]
                 lines.append(part.note)
     return "\n".join(lines)

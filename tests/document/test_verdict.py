@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from krisis.data.real_people import equal_costs
+from krisis.decisions.threshold_in_force import RiskBound
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.classification import default_classification_metrics
 from krisis.metrics.scoring import score_all
 from krisis.pages.document import Verdict
-from krisis.pages.verdict import VerdictOptions, group_shares, verdict_of
+from krisis.pages.groups import ANSWERED, RIGHT, group_figures
+from krisis.pages.numbers import Estimate
+from krisis.pages.verdict import verdict_of
 from krisis.results.account import TaskFacts
 from krisis.results.base import scores_by_source
 from krisis.results.result import BenchmarkResult
@@ -46,14 +49,14 @@ def rows_of(*parts: tuple[int, str], start: int = 0, **more: Any) -> list[Evalua
 def judged(
     rows: Iterable[EvaluationResult],
     guideline: Iterable[EvaluationResult] = (),
-    options: VerdictOptions | None = None,
+    bound: RiskBound | None = None,
     **facts: Any,
 ) -> Verdict:
     task = TaskFacts("t", ANSWERS, **facts)
     result = BenchmarkResult(list(rows), {}, {}, "m", {"task_facts": task})
     if guideline:
         result.baseline_rows = {"guideline": Rows(guideline, result.rows.answers)}
-    return verdict_of(result, options)
+    return verdict_of(result, bound)
 
 
 def answers(verdict: Verdict) -> dict[str, str | None]:
@@ -215,7 +218,7 @@ def test_a_hopeless_model_is_not_usable_and_few_cases_cannot_tell() -> None:
     assert line.figures[0].estimate.value == 0.5
     few = judged(by_confidence((20, "right", 0.9))).line("usable")
     assert few.answer == "cannot tell"
-    allowed = judged(hopeless, options=VerdictOptions(risk=0.6)).line("usable")
+    allowed = judged(hopeless, bound=RiskBound(risk=0.6)).line("usable")
     assert allowed.answer == "yes"
     assert allowed.question == "Usable at a risk of 60 %?"
 
@@ -271,10 +274,12 @@ def test_the_worst_group_comes_first_and_a_share_of_few_is_not_shown() -> None:
     result = BenchmarkResult(
         rows, {}, {}, "m", {"task_facts": TaskFacts("t", ANSWERS, groups={"site": "site"})}
     )
-    found = group_shares(result.rows.table)
-    assert [one.name for one in found] == ["site bad", "site good", "site silent"]
-    assert found[-1].right == "fewer than 20 answered"
-    assert (found[-1].n, found[-1].answered.value) == (40, 0.25)
+    found = group_figures(result.rows)
+    assert [one.name for one in found] == ["bad", "good", "silent"]
+    assert found[-1].figures[RIGHT] == "fewer than 20 patients"
+    answered = found[-1].figures[ANSWERED]
+    assert isinstance(answered, Estimate)
+    assert (found[-1].n, answered.value) == (40, 0.25)
 
 
 def test_repeats_of_a_case_are_one_case_by_the_answer_given_most() -> None:

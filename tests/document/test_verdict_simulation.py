@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.verdict import (
-    VerdictOptions,
     _comparator,
-    _groups,
     _knew_when,
     _right,
     _trusted,
+    groups_line,
 )
 from krisis.results.account import TaskFacts
 from krisis.results.result import BenchmarkResult
@@ -86,7 +86,11 @@ class World:
             "deferral": _knew_when(run, theirs).answer,
             "correctness": _right(run.table, theirs).answer,
             "confidence": _trusted(run.table).answer,
-            "groups": bool(_groups(run.table, None, VerdictOptions()).figures),
+            "groups": bool(
+                groups_line(
+                    run.table, ThresholdInForce(bound=RiskBound(), answered=run.predicted)
+                ).figures
+            ),
         }
 
     def frequencies(self, n: int) -> dict[str, Counter[object]]:

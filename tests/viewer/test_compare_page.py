@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +21,7 @@ from krisis.errors import InvalidValue
 from krisis.json_values import dumps
 from krisis.metrics.base import Rows
 from krisis.metrics.partition import verdict
-from krisis.reporting.paired_confidence import in_bin
+from krisis.pages.charts.paired_confidence import in_bin
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_results
 from krisis.viewer.catalogue import Catalogue
@@ -98,13 +100,13 @@ def test_the_page_and_the_command_have_the_same_numbers(site: Site, folder: Path
     shown = site.get(f"/compare.json?{query}").json["comparison"]
     assert shown == json.loads(dumps(told))
     assert len(shown["pairs"]) == 3
-    assert shown["pairs"][0]["right"] == "m/new (b-middle)"
+    assert shown["pairs"][0]["right"] == "new (b-middle)"
     n_replied = sum(row.outcome != "not_evaluated" for row in LEFT)
     assert [one["n_compared"] for one in shown["pairs"]] == [n_replied] * 3
     text = site.get(f"/compare?{query}").text
     places = [text.index(f"/runs/{name}") for name in names]
     assert places == sorted(places)
-    assert "draws 119 permutations" in text
+    assert "the page draws 119 permutations" in text
 
 
 def test_runs_with_more_rows_than_the_server_may_hold_are_left_to_the_command(
@@ -124,9 +126,7 @@ def test_the_group_in_which_they_differ_is_named_first_and_leads_to_its_cases(si
     facts = site.get(f"/compare.json?{PAIR}").json["comparison"]["pairs"][0]["where"]
     assert facts["standing_out"][0] == "stage: 3, right"
     text = site.get(f"/compare?{PAIR}").text
-    assert text.index("They differ mostly where stage is 3") < text.index(
-        '<h2 id="h-scores">Scores</h2>'
-    )
+    assert text.index("Largest difference: stage 3") < text.index("<h2>Scores")
     assert 'href="/compare/cases?run=z-old&amp;run=a-new&amp;group=stage%3A+3"' in text
     found = site.get(f"/compare/cases.json?{PAIR}&group=stage%3A%203&size=500").json
     rows = [
@@ -136,6 +136,18 @@ def test_the_group_in_which_they_differ_is_named_first_and_leads_to_its_cases(si
     ]
     assert [case["position"] for case in found["cases"]] == rows
     assert found["n_found"] == len(rows) > 10
+
+
+def test_every_count_of_the_outcomes_leads_to_as_many_cases(site: Site) -> None:
+    text = site.get(f"/compare?{PAIR}").text
+    links = re.findall(r'<a href="(/compare/cases\?[^"]*(?:left|right)=[^"]*)">([\d,]+)</a>', text)
+    for address, n in links:
+        place = html.unescape(address).replace("/cases?", "/cases.json?")
+        assert site.get(place).json["n_found"] == int(n.replace(",", "")), address
+    outcomes = [(verdict(a), verdict(b)) for a, b in zip(LEFT, RIGHT, strict=True)]
+    n_both_right = sum(one == ("right", "right") for one in outcomes)
+    assert any(n == str(n_both_right) and "left=right&amp;right=right" in a for a, n in links)
+    assert len(links) > 9
 
 
 @pytest.mark.parametrize(
@@ -314,12 +326,10 @@ def _never(asked: Any) -> Any:
 def test_two_clicks_from_home_say_where_two_runs_differ(watched: Watched, site: Site) -> None:
     page = watched.page
     page.goto(site.address)
-    page.click("a[aria-label='Compare z-old with …']")
-    page.click(".offered-runs a[href*='run=a-new']")
-    eventually(page.locator(".headline").first).to_contain_text(
-        "They differ mostly where stage is 3"
-    )
-    page.click("a:has-text('both replies beside each other')")
+    page.check("input[value=z-old]")
+    page.click("tr[data-key=a-new] .with-it")
+    eventually(page.locator(".verdict")).to_contain_text("Largest difference: stage 3")
+    page.click("a:has-text('old and new')")
     page.select_option("select[name=surer]", "right")
     page.wait_for_url("**surer=right**")
     page.locator("#results tbody a").first.click()

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from krisis.cli.certify import AsJson, Calibration, Confidence, LossName, Mode
+from krisis.cli.certify import Calibration, Confidence, LossName, Mode
+from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.cli.streams import echo_json, echo_lines
-from krisis.json_values import dumps
+from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.verbs import deciding as verbs
 
 app = new_app()
@@ -25,6 +25,9 @@ ThresholdOption = Annotated[
     float | None,
     typer.Option("--threshold"),
 ]
+Risk = Annotated[float, typer.Option("--risk")]
+Delta = Annotated[float, typer.Option("--delta")]
+CertificateFile = Annotated[Path | None, typer.Option("--certificate")]
 CoverageOption = Annotated[
     float | None,
     typer.Option("--coverage"),
@@ -55,6 +58,9 @@ def audit(
     by: By = "",
     threshold: ThresholdOption = None,
     coverage: CoverageOption = None,
+    risk: Risk = DEFAULT_RISK,
+    delta: Delta = DEFAULT_DELTA,
+    certificate: CertificateFile = None,
     confidence: Confidence = "",
     calibration: Calibration = None,
     loss: LossName = "",
@@ -62,14 +68,19 @@ def audit(
     against: Against = [],  # noqa: B006 - never changed
     mode: Mode = None,
     seed: Seed = 42,
+    output_format: Format = "",
     as_json: AsJson = False,
 ) -> None:
     """Check performance by subgroup, and whether answers are stable and labels agree."""
+    chosen = chosen_format(output_format, as_json)
     found = verbs.audit(
         run,
         by=by.split(","),
         threshold=threshold,
         coverage=coverage,
+        risk=risk,
+        delta=delta,
+        certificate=certificate,
         confidence=confidence,
         calibration=calibration,
         loss=loss,
@@ -78,7 +89,4 @@ def audit(
         mode=mode,
         seed=seed,
     )
-    if as_json:
-        echo_json(dumps(found.to_json()))
-    else:
-        echo_lines(found.lines())
+    give(found, found.to_json, chosen)

@@ -23,6 +23,7 @@ from krisis.results.export import (
     tidy_table,
     write_parquet,
 )
+from krisis.results.ids import shareable
 from krisis.results.inspect_log import inspect_log
 from krisis.results.loading import load_result, with_rows
 from krisis.runs.places import copy_warning
@@ -60,6 +61,7 @@ def export(
         "--to",
     ),
     output: Path | None = typer.Option(None, "--output", "-o"),
+    with_ids: bool = typer.Option(False, "--with-ids"),
     overwrite: bool = typer.Option(False, "--overwrite"),
 ) -> None:
     """Write one line per asking with a data dictionary, a log of Inspect, or a run file."""
@@ -77,7 +79,7 @@ def export(
         _copy(run, kind, path, overwrite=overwrite)
         typer.echo(f"wrote {path}")
         return
-    result = with_rows(load_result(run), run)
+    result = shareable(with_rows(load_result(run), run), with_ids=with_ids)
     if warning := copy_warning(run):
         typer.echo(warning, err=True)
     warn_of_damage([result])

@@ -39,6 +39,7 @@ def report(
     ),
     audit: bool = typer.Option(False, "--audit"),
     max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
+    with_ids: bool = typer.Option(False, "--with-ids"),
     overwrite: bool = typer.Option(False, "--overwrite"),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network.
@@ -47,7 +48,7 @@ def report(
     compare.
     """
     in_folder = output.is_dir() or len(runs) > 1
-    if len(runs) > 1 and output.suffix:
+    if len(runs) > 1 and output.suffix in (".html", ".htm"):
         folders = {run.parent for run in runs}
         named = " ".join(map(str, runs[:3])) + (" …" if len(runs) > 3 else "")
         if len(runs) > 2 and len(folders) == 1:
@@ -58,6 +59,8 @@ def report(
             "comparison.html"
         )
     pages = [output / f"{run.stem}.html" if in_folder else output for run in runs]
+    if twice := [page for page in pages if pages.count(page) > 1]:
+        raise InvalidValue(f"two of the runs are called {twice[0].stem}; name them one by one")
     for page in pages:
         if page.exists() and not overwrite:
             raise InvalidFile(f"{page} exists already; choose another name or add --overwrite")
@@ -78,6 +81,7 @@ def report(
             audit=audit,
             figures=folder,
             max_not_evaluated=max_not_evaluated,
+            with_ids=with_ids,
             overwrite=overwrite,
         )
         typer.echo(f"wrote {page}")

@@ -6,16 +6,12 @@ from pathlib import Path
 
 import typer
 
-from krisis.cli.console import has_colour
-from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
+from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import UnknownName
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
-from krisis.pages.terminal import terminal_text
-from krisis.reporting.run_tables import score_tables
 from krisis.results.base import BenchmarkResult
-from krisis.results.column_rows import ColumnRows
 from krisis.results.loading import metrics_asked, with_rows
 from krisis.results.report import format_metrics_json_report
 from krisis.results.seed_deferral import scored_by_flags
@@ -51,24 +47,23 @@ def show(
     output_format: Format = "",
     as_json: AsJson = False,
     output: Output = None,
-    verbose: bool = typer.Option(False, "--verbose", "-v"),
+    verbose: Verbose = False,
     save: Path | None = typer.Option(None, "--save"),
 ) -> None:
     """Print the report of a run; with --metric, score its rows again without asking any model."""
     chosen = chosen_format(output_format, as_json, output)
-    colour = output is None and has_colour()
     result = _by_flags(run, metric, deferral) if deferral else verbs.score(run, metrics=metric)
     if warning := copy_warning(run):
         typer.echo(warning, err=True)
     if save is not None:
-        _save(with_rows(result, run), run, save)
-    Answer(
-        text=lambda: terminal_text(
-            result.document(), verbose=verbose or bool(metric or deferral), colour=colour
-        ),
-        tables=lambda: score_tables(result),
-        json=lambda: format_metrics_json_report(result),
-    ).give(chosen, output)
+        write_text(save, with_rows(result, run).to_json() + "\n")
+    give(
+        result,
+        lambda: format_metrics_json_report(result),
+        chosen,
+        output=output,
+        verbose=verbose or bool(metric or deferral),
+    )
 
 
 def _by_flags(run: Path, names: list[str], label: str) -> BenchmarkResult:
@@ -77,12 +72,3 @@ def _by_flags(run: Path, names: list[str], label: str) -> BenchmarkResult:
     stored = with_rows(verbs.load(run), run)
     metrics = verbs.chosen_metrics(names) or metrics_asked(stored)
     return scored_by_flags(stored, metrics, BootstrapOptions())
-
-
-def _save(result: BenchmarkResult, run: Path, path: Path) -> None:
-    if isinstance(result.rows, ColumnRows):
-        raise InvalidValue(
-            f"{run} has {len(result.rows):,} rows, which no file can list; leave out --save and "
-            "keep what --json prints"
-        )
-    write_text(path, result.to_json() + "\n")

@@ -48,7 +48,8 @@ class FeatureDescription:
 
     ``text`` marks free text, which is quoted line by line; ``second_unit`` is shown in place of
     the unit by ``--perturb unit``; ``decimals`` is how many digits after the point a number
-    shows at least, since 1.0 is measured more finely than 1.
+    shows at least, since 1.0 is measured more finely than 1; ``usual`` is the usual range in words
+    such as "70 to 99", for people who read a case: no prompt shows it.
     """
 
     words: str
@@ -58,6 +59,7 @@ class FeatureDescription:
     text: bool = False
     second_unit: SecondUnit | None = None
     decimals: int | None = None
+    usual: str = ""
 
     def __post_init__(self) -> None:
         if self.second_unit is not None and (self.values or self.text or not self.unit):
@@ -80,6 +82,7 @@ class FeatureDescription:
             "values": values,
             "text": self.text,
             "decimals": self.decimals,
+            "usual": self.usual,
         }
         return {"words": self.words, **{name: value for name, value in stated.items() if value}}
 
@@ -161,7 +164,8 @@ class Task:
     ``short_names`` are what reports call the answers, where their meanings are long.
     ``price`` is what a deferral costs relative to a wrong answer and ``policy`` the rules by which
     to defer: `krisis.data.instructions` makes the words of a prompt from them, and uses
-    ``abstain_when`` where there is no price.
+    ``abstain_when`` where there is no price, or where errors are graded (a ``default_loss`` other
+    than ``error``): their losses are the ``costs`` then, and the price is in their unit.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -234,6 +238,22 @@ class Task:
         )
 
     @property
+    def losses(self) -> Mapping[Label, Mapping[Label, float]]:
+        """What wrong answers cost in the unit of the price, by truth; empty where each costs 1."""
+        if self.default_loss == "error" or self.price is None or self.costs is None:
+            return {}
+        if not isinstance(self.costs.defer, int | float):
+            raise InvalidValue(
+                f"the task {self.name!r} grades its errors, so a deferral must have one cost, not "
+                f"{dict(self.costs.defer)!r}"
+            )
+        unit = self.costs.defer / self.price
+        return {
+            truth: {answer: cost / unit for answer, cost in costs.items()}
+            for truth, costs in self.costs.costs.items()
+        }
+
+    @property
     def can_be_asked(self) -> bool:
         """Say whether a prompt can be built: there is a question and there are answers."""
         return bool(self.question and self.answers)
@@ -254,6 +274,7 @@ class Task:
             "person": self.person,
             "unit": self.unit,
             "price": self.price,
+            **({"losses": plain(losses)} if (losses := self.losses) else {}),
             "costs": None if self.costs is None else plain(asdict(self.costs)),
             "features": {name: shown.facts() for name, shown in self.features.items()},
         }

@@ -14,8 +14,8 @@ import numpy as np
 from krisis.answers import AnswerSet
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
+from krisis.metrics.columns import in_patient_order
 from krisis.metrics.partition import verdict
-from krisis.metrics.row_order import in_patient_order
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import match_runs, refuse_other_data
@@ -42,12 +42,6 @@ class Figure:
     low: float = math.nan
     high: float = math.nan
     reason: str = ""
-
-    def __str__(self) -> str:
-        if math.isnan(self.value):
-            return f"undefined ({self.reason})"
-        ends = "" if math.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]"
-        return f"{self.value:.3f}{ends} of {self.n}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
-    patient_hashes,
+    named_patients,
     patient_scores,
     rows_hash,
     sample_of,
 )
 from krisis.decisions.sample import Sample, ratio_interval
+from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics.items import RunItems
@@ -31,8 +32,6 @@ Verdict = Literal["held", "broken", "cannot tell"]
 _LEVEL = 0.95
 _N_PERMUTATIONS = 1000
 _VALUES_PER_BLOCK = 1_000_000
-# Below this, scores are said to differ.
-_SUSPECT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class PartVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Documented):
     """What new patients say to a certificate; the p-values are of exchangeable scores.
 
     ``not_certified`` are groups of the new run that have no threshold.
@@ -107,9 +106,7 @@ class Verification:
     not_certified: Sequence[str]
     p_scores: float
     p_time: float | None
-
-    def __str__(self) -> str:
-        return "\n".join(verification_lines(self))
+    builder: ClassVar[str] = "krisis.pages.certify:verification_document"
 
     @property
     def verdict(self) -> Verdict:
@@ -118,6 +115,36 @@ class Verification:
         if "broken" in found:
             return "broken"
         return "held" if found == {"held"} else "cannot tell"
+
+    def to_json(self) -> JsonObject:
+        """Return the verification as JSON values."""
+        return {
+            "kind": "krisis.verification",
+            "schema_version": 1,
+            "verdict": self.verdict,
+            "risk_bound": self.certificate.risk,
+            "method": self.certificate.method,
+            "parts": [
+                {
+                    "group": part.group,
+                    "threshold": part.threshold,
+                    "verdict": part.verdict,
+                    "n_patients": part.n_patients,
+                    "n_rows": part.n_rows,
+                    "n_accepted": part.n_accepted,
+                    "loss_sum": part.loss_sum,
+                    "risk": part.risk,
+                    "risk_interval": [part.risk_interval.low, part.risk_interval.high],
+                    "coverage": part.coverage,
+                    "coverage_interval": [part.coverage_interval.low, part.coverage_interval.high],
+                    "level": part.risk_interval.level,
+                    "interval_method": part.risk_interval.method,
+                }
+                for part in self.parts
+            ],
+            "groups_not_certified": list(self.not_certified),
+            "exchangeability": {"p_scores": self.p_scores, "p_time": self.p_time},
+        }
 
 
 def verify_run(
@@ -132,7 +159,7 @@ def verify_run(
 
     ``time`` names a metadata column that orders the patients.
     """
-    _refuse_other(certificate, run, confidence, calibrator)
+    refuse_other(certificate, run, confidence, calibrator)
     sample = sample_of(run, score_options(certificate, calibrator))
     _refuse_calibration_patients(certificate, run, sample)
     groups = groups_of(run, certificate.by) if certificate.by else {}
@@ -152,9 +179,10 @@ def verify_run(
     )
 
 
-def _refuse_other(
+def refuse_other(
     certificate: Certificate, run: RunItems, confidence: str, calibrator: Calibrator | None
 ) -> None:
+    """Refuse a run that a certificate does not speak of, naming the difference."""
     was, here = certificate.identity.model_dump(), Identity.of(run).model_dump()
     for name, value in was.items():
         if here[name] != value:
@@ -189,7 +217,7 @@ def score_options(certificate: Certificate, calibrator: Calibrator | None) -> Sc
 
 
 def _refuse_calibration_patients(certificate: Certificate, run: RunItems, sample: Sample) -> None:
-    n_seen = len(set(certificate.calibration_patients) & set(patient_hashes(run)))
+    n_seen = certificate.calibration_patients.n_among(named_patients(run))
     if rows_hash(run, sample) == certificate.calibration_rows_hash:
         n_seen = sample.n_patients
     if n_seen:
@@ -283,70 +311,3 @@ def _time_p(run: RunItems, scores: FloatArray, column: str, seed: int) -> float:
     _, score_rank = np.unique(score, return_inverse=True)
     centred = score_rank - score_rank.mean()
     return _permutation_p(lambda times: np.abs(times @ centred), time - time.mean(), seed)
-
-
-def verification_json(found: Verification) -> JsonObject:
-    """Return the verification as JSON values."""
-    return {
-        "kind": "krisis.verification",
-        "schema_version": 1,
-        "verdict": found.verdict,
-        "risk_bound": found.certificate.risk,
-        "method": found.certificate.method,
-        "parts": [
-            {
-                "group": part.group,
-                "threshold": part.threshold,
-                "verdict": part.verdict,
-                "n_patients": part.n_patients,
-                "n_rows": part.n_rows,
-                "n_accepted": part.n_accepted,
-                "loss_sum": part.loss_sum,
-                "risk": part.risk,
-                "risk_interval": [part.risk_interval.low, part.risk_interval.high],
-                "coverage": part.coverage,
-                "coverage_interval": [part.coverage_interval.low, part.coverage_interval.high],
-                "level": part.risk_interval.level,
-                "interval_method": part.risk_interval.method,
-            }
-            for part in found.parts
-        ],
-        "groups_not_certified": list(found.not_certified),
-        "exchangeability": {"p_scores": found.p_scores, "p_time": found.p_time},
-    }
-
-
-def verification_lines(found: Verification) -> list[str]:
-    """Return the verification in words."""
-    lines = [_line(found.certificate, part) for part in found.parts]
-    lines += [f"{name}: the certificate has no threshold" for name in found.not_certified]
-    lines.append(_exchangeable("the calibration patients", found.p_scores))
-    if found.p_time is not None:
-        lines.append(_exchangeable("patients earlier or later in time", found.p_time))
-    if found.certificate.method == "crc":
-        lines.append("crc bounds a mean over many calibrations, which one threshold cannot refute")
-    whole = [f"{found.verdict}: all groups together"] if len(found.parts) > 1 else []
-    return [f"promised: {found.certificate.promise}", *whole, *lines]
-
-
-def _exchangeable(others: str, p: float) -> str:
-    words = "the scores differ" if p <= _SUSPECT else "no difference of the scores is shown"
-    return f"against {others}, {words} (permutation test, p = {p:.4f})"
-
-
-def _line(certificate: Certificate, part: PartVerdict) -> str:
-    whose = f"{part.group}: " if part.group else ""
-    risk, coverage = part.risk_interval, part.coverage_interval
-    if not part.n_rows:
-        return f"{whose}{part.verdict}: the run has no row of this group"
-    seen = "no row is accepted, so there is no risk"
-    if risk.defined:
-        clustered = part.n_patients < part.n_rows and certificate.method != "crc"
-        drawn = " on one row per patient" if clustered and risk.method != "betting" else ""
-        seen = f"risk {part.risk:.4f} ({risk.low:.4f} to {risk.high:.4f}, {risk.method}{drawn})"
-        seen += f" against {certificate.risk:g}"
-    return (
-        f"{whose}{part.verdict}: {seen}; coverage {part.coverage:.3f} "
-        f"({coverage.low:.3f} to {coverage.high:.3f}), {part.n_accepted} of {part.n_rows} rows of "
-        f"{part.n_patients} patients accepted at {part.threshold!r}"
-    )

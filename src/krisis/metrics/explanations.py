@@ -21,9 +21,6 @@ METHODS: Mapping[str, str] = {
     "permutation_t": "studentised permutation of patients, inverted",
     "percentile": "percentiles of the resampled patients",
     "expanded_percentile": "percentiles of the resampled patients, widened for few patients",
-    "basic": "basic bootstrap of patients",
-    "bca": "bias-corrected and accelerated bootstrap of patients",
-    "jackknife_t": "jackknife over patients with Student's quantiles",
     "student": "Student's interval of the means of patients",
     "unpaired": "the intervals of two runs combined as if they had no case in common",
     "whole_range": "every possible value: the data exclude none",
@@ -65,7 +62,6 @@ REASONS: Mapping[str, str] = {
     "all_probabilities_are_equal": "all stated probabilities are the same",
     "probability_separates_the_outcomes": "one probability separates right from wrong answers",
     "no_outcome_is_expected": "all stated probabilities are 0",
-    "every_bin_has_one_patient": "every bin of confidence has only one patient",
     "needs_at_least_10_rows": "fewer than 10 rows",
     "needs_at_least_10_totals": "fewer than 10 totals",
     "task_has_no_total": "the items of this task do not add up to a total",
@@ -86,10 +82,8 @@ REASONS: Mapping[str, str] = {
     "no_resamples_wanted": "no resamples were wanted",
     "needs_at_least_two_clusters": "fewer than two patients",
     "needs_at_least_two_patients": "fewer than two patients",
-    "fewer_than_two_jackknife_values": "fewer than two patients can be left out",
     "fewer_than_two_valid_resamples": "hardly any resample has a value",
     "every_resample_gives_the_same_value": "every resample gives the same value",
-    "the_estimate_lies_outside_its_resamples": "the figure lies outside its resamples",
     "a_side_has_no_interval": "one of the two sides has no interval",
     "a_stratum_has_no_rows": "one of the groups has no rows",
     "one_patient": "there is one patient only",
@@ -118,8 +112,8 @@ def explained(reason: str) -> str:
 def method_lines(methods: Iterable[str]) -> list[str]:
     """Say what every method is, each once, in the order of first use.
 
-    >>> method_lines(["basic", "basic", "my_own"])
-    ['basic: basic bootstrap of patients']
+    >>> method_lines(["percentile", "percentile", "my_own"])
+    ['percentile: percentiles of the resampled patients']
     """
     return [f"{name}: {METHODS[name]}" for name in dict.fromkeys(methods) if name in METHODS]
 

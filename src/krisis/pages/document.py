@@ -6,26 +6,31 @@ Nothing in it is formatted: the renderers ask `numbers` how a cell of a kind is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from krisis.json_values import JsonObject, plain
 from krisis.pages import numbers
 from krisis.pages.numbers import Estimate
+from krisis.statistics.intervals import level_name
 
 if TYPE_CHECKING:
+    from krisis.metrics.partition import Partition
     from krisis.pages.figure import Figure
 
-Kind = Literal["name", "count", "share", "difference", "points", "figure", "threshold", "p"]
+Kind = Literal[
+    "name", "count", "share", "difference", "points", "figure", "change", "threshold", "p"
+]
 Reply = Literal["yes", "partly", "no", "cannot tell"]
 Cell = str | int | float | Estimate | None
-
+BEST = "best, or not shown to differ from the best"  # what marked cells are
 
 _WRITERS = {
     "share": numbers.share,
     "difference": numbers.difference,
     "points": numbers.points,
+    "change": numbers.change,
 }
 
 
@@ -66,12 +71,42 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows of typed cells; ``note`` is what a reader must know of the whole table."""
+    """Rows of typed cells; ``note`` is what a reader must know of the whole table.
+
+    ``name`` is that by which a page finds the cases behind its numbers; ``keys`` name the rows for
+    programs, such as metrics by their identifiers; ``best`` are the cells, by row and column, that
+    win their row or column; ``cases`` say which cases are behind a cell, in the terms of the page
+    that can list them. Of two ``compared`` columns a page also draws the figures of each row.
+    """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     title: str = ""
     note: str = ""
+    name: str = ""
+    keys: Sequence[str] = ()
+    best: Collection[tuple[int, int]] = ()
+    cases: Mapping[tuple[int, int], object] = field(default_factory=dict)
+    compared: tuple[int, int] | None = None
+
+    def headings(self) -> list[str]:
+        """Return the headings; a column with intervals names the level that they have.
+
+        >>> Table(columns=[Column("share", "right")], rows=[[Estimate(0.5, 0.4, 0.6)]]).headings()
+        ['right (95 % interval)']
+        """
+        return [
+            f"{column.heading} ({level} interval)"
+            if (level := self._level(place))
+            else column.heading
+            for place, column in enumerate(self.columns)
+        ]
+
+    def _level(self, place: int) -> str:
+        cells = (row[place] for row in self.rows)
+        return level_name(
+            cell.level for cell in cells if isinstance(cell, Estimate) and cell.has_interval
+        )
 
     def written(self) -> list[list[str]]:
         """Return every cell as text, row by row."""
@@ -81,11 +116,25 @@ class Table:
         ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseBars(Table):
+    """What became of the cases: a bar per kind where pictures can be shown, else the table."""
+
+    partition: Partition
+
+
 @dataclass(frozen=True, slots=True)
 class Sentences:
     """Sentences that belong together."""
 
     lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Sentences):
+    """Text that keeps its lines, such as a prompt, under a title."""
+
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +148,13 @@ class Facts:
 class Chart:
     """A picture, for the media that can show one; ``draw`` is a chart builder given its runs.
 
-    Drawing waits until a medium asks for it, because a terminal never does.
+    Drawing waits until a medium asks for it, because a terminal never does. A ``wide`` one takes
+    the whole width of a page.
     """
 
     key: str
     draw: Callable[[], Figure]
+    wide: bool = False
 
 
 Content = Sentences | Table | Facts | Chart
@@ -111,12 +162,16 @@ Content = Sentences | Table | Facts | Chart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a document under a heading; a folded one is opened by those who want it."""
+    """A part of a document under a heading; a folded one is opened by those who want it.
+
+    ``only_on_pages`` marks what is too wide or too long for a terminal.
+    """
 
     key: str
     title: str
     parts: Sequence[Content]
     folded: bool = False
+    only_on_pages: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,17 +257,40 @@ class Verdict:
 class Document:
     """All there is to show of a result, the answer first.
 
-    ``lead`` are the sentences above everything, such as what became of the cases; ``first`` are
-    the keys of sections that a short form shows too; ``commands`` is what one would type next.
+    ``lead`` are the sentences above everything, such as what became of the cases; it is ``urgent``
+    where they tell of something that went wrong. ``first`` are the keys of sections that a short
+    form shows too; ``commands`` is what one would type next.
     """
 
     title: str
     lead: Sequence[str] = ()
+    urgent: bool = False
     verdict: Verdict | None = None
     sections: Sequence[Section] = ()
     first: Sequence[str] = ()
     commands: Sequence[str] = ()
 
+    def tables(self) -> Iterator[tuple[Section, Table]]:
+        """Yield every table with the section that it is in."""
+        for section in self.sections:
+            yield from ((section, part) for part in section.parts if isinstance(part, Table))
+
+    def sentences(self) -> list[str]:
+        """Return the lead, the verdict and every sentence, for a page with figures of its own."""
+        lines = list(self.lead)
+        for one in self.verdict.lines if self.verdict is not None else ():
+            answer = f" {one.answer}:" if one.answer else ""
+            lines.append(f"{one.question}{answer} {one.sentence()}")
+        for section in self.sections:
+            parts = (part for part in section.parts if isinstance(part, Sentences))
+            lines += [line for part in parts for line in part.lines]
+        return lines
+
     def section(self, key: str) -> Section:
         """Return one section by its key."""
         return next(one for one in self.sections if one.key == key)
+
+    def charts(self) -> Iterator[Chart]:
+        """Yield every chart in order."""
+        for section in self.sections:
+            yield from (part for part in section.parts if isinstance(part, Chart))

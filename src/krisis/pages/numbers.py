@@ -14,6 +14,7 @@ from krisis.statistics.intervals import Interval
 MINUS = "\u2212"
 UNDEFINED = "undefined"
 _MOST_DECIMALS = 6
+_EXACT = 9  # decimals in which sums and differences of shares are exact
 _DECIMALS_OF_A_FIGURE = 3  # of one without an interval
 _DECIMALS_OF_A_THRESHOLD = 4
 
@@ -89,29 +90,46 @@ def points(estimate: Estimate, *, interval: bool = True) -> str:
     if math.isnan(estimate.value):
         return UNDEFINED
     value, ends = _rounded(estimate, scale=100, usual=1)
-    return f"{value} points ({ends})" if ends and interval else f"{value} points"
+    unit = "point" if value.lstrip(MINUS) == "1" else "points"
+    return f"{value} {unit} ({ends})" if ends and interval else f"{value} {unit}"
 
 
 def figure(estimate: Estimate, *, interval: bool = True) -> str:
     """Write a figure that is no share, such as an area or a cost.
 
-    >>> figure(Estimate(0.0551, 0.0238, 0.0994)), figure(Estimate(0.8336))
-    ('0.06 (0.02–0.10)', '0.834')
+    >>> figure(Estimate(0.0551, 0.0238, 0.0994)), figure(Estimate(0.8336)), figure(Estimate(775.2))
+    ('0.06 (0.02–0.10)', '0.834', '775')
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    value, ends = _rounded(estimate, scale=1, usual=_DECIMALS_OF_A_FIGURE)
+    size = abs(estimate.value)
+    usual = _DECIMALS_OF_A_FIGURE if size < 10 else 1 if size < 100 else 0
+    value, ends = _rounded(estimate, scale=1, usual=usual)
     return f"{value} ({ends})" if ends and interval else value
+
+
+def change(estimate: Estimate, *, interval: bool = True) -> str:
+    """Write the difference of two figures, with its sign.
+
+    >>> change(Estimate(0.0551, 0.0238, 0.0994)), change(Estimate(-0.2))
+    ('+0.06 (0.02–0.10)', '−0.200')
+    """
+    text = figure(estimate, interval=interval)
+    is_nothing = not text.partition(" ")[0].strip("0.,")
+    return f"+{text}" if estimate.value > 0 and not is_nothing else text
 
 
 def threshold(value: float) -> str:
     """Write a threshold, rounded up: what is answered above it is also above the true one.
 
-    >>> threshold(0.83361), threshold(0.9)
-    ('0.8337', '0.9000')
+    >>> threshold(0.83361), threshold(0.9), threshold(0.99999999)
+    ('0.8337', '0.9000', '0.99999999')
     """
     scale = 10**_DECIMALS_OF_A_THRESHOLD
-    return f"{math.ceil(round(value * scale, 6)) / scale:.{_DECIMALS_OF_A_THRESHOLD}f}"
+    rounded = math.ceil(round(value * scale, 6)) / scale
+    if rounded >= 1 > value:  # which no confidence would reach
+        return repr(value)
+    return f"{rounded:.{_DECIMALS_OF_A_THRESHOLD}f}"
 
 
 def p_value(p: float) -> str:
@@ -127,6 +145,42 @@ def p_value(p: float) -> str:
     return f"{p:.2f}" if p >= 0.095 else f"{p:.3f}"
 
 
+def of_a_chart(value: object) -> str:
+    """Write a number as the table under a chart shows it.
+
+    >>> of_a_chart(0.5), of_a_chart(12345), of_a_chart(None), of_a_chart(math.nan)
+    ('0.5000', '12,345', '–', '–')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
+    return str(value)
+
+
+def p_sentence(p: float) -> str:
+    """Write a p-value as a sentence has it.
+
+    >>> p_sentence(0.0312), p_sentence(0.00004)
+    ('p = 0.031', 'p < 0.001')
+    """
+    text = p_value(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def given(value: float) -> str:
+    """Write a number as it was given: a risk, a margin, a price.
+
+    >>> given(0.05), given(12000)
+    ('0.05', '12,000')
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
 def level(value: float) -> str:
     """Write a confidence level.
 
@@ -134,6 +188,34 @@ def level(value: float) -> str:
     ('95 %', '99.9 %')
     """
     return f"{100 * value:g} %"
+
+
+def stored(value: object) -> str:
+    """Write a value as a case or a call holds it, short enough to be read.
+
+    >>> stored(78.9412), stored(0.95), stored(12345), stored(True), stored(None), stored(["a", "b"])
+    ('78.94', '0.95', '12,345', 'yes', '–', 'a, b')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        short = f"{value:.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+        return short.replace("-", MINUS) if "e" not in short else short
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def decimal(value: float, decimals: int) -> str:
+    """Write a number with so many decimals, a true minus sign and none before a zero.
+
+    >>> decimal(-1234.56, 1), decimal(-0.001, 2)
+    ('−1,234.6', '0.00')
+    """
+    text = f"{value:,.{decimals}f}"
+    return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", MINUS)
 
 
 def _rounded(estimate: Estimate, *, scale: float, usual: int) -> tuple[str, str]:
@@ -153,10 +235,8 @@ def _rounded(estimate: Estimate, *, scale: float, usual: int) -> tuple[str, str]
 def _digits(value: float, bound: float | None, scale: float, decimals: int) -> str:
     while decimals < _MOST_DECIMALS and _crosses(value, bound, scale, decimals):
         decimals += 1
-    text = f"{scale * value:,.{decimals}f}"
-    if not text.strip("-0.,"):  # no minus before a zero
-        text = text.lstrip("-")
-    return text.replace("-", MINUS)
+    # Equal numbers differ in their last bits by how they were computed; all end in one text.
+    return decimal(round(scale * value, _EXACT), decimals)
 
 
 def _crosses(value: float, bound: float | None, scale: float, decimals: int) -> bool:

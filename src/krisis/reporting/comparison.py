@@ -9,29 +9,32 @@ from dataclasses import dataclass, field
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
-from krisis.pages.compare import case_sentences
-from krisis.pages.figure import Chart, Figure, alt, data, percent_axis, unit_scale
-from krisis.reporting import pages
-from krisis.reporting.paired_confidence import Panel, confidence_panels
-from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
-from krisis.reporting.style import series
+from krisis.pages import numbers
+from krisis.pages.charts.curves import Curve, not_drawable, risk_coverage
+from krisis.pages.charts.paired_confidence import Panel, confidence_panels
+from krisis.pages.compare import (
+    UNPAIRED,
+    about_lines,
+    case_sentences,
+    group_name,
+    left_out_lines,
+    margin_words,
+    metric_name,
+    spending_table,
+    test_lines,
+    where_lines,
+)
+from krisis.pages.document import Column, Table
+from krisis.pages.figure import Figure
+from krisis.pages.numbers import Estimate
+from krisis.pages.shell import render
+from krisis.pages.style import Style
 from krisis.results.account import TaskFacts
 from krisis.results.comparison.compare import Comparison, MetricDelta
 from krisis.results.comparison.matching import OUTCOMES, ChangedRow
-from krisis.results.comparison.text import (
-    compared_by_lines,
-    delta_cells,
-    heading,
-    margin_words,
-    not_tested,
-    p_words,
-    pair_interval_heading,
-    row_name,
-    spending_words,
-    where_lines,
-)
 from krisis.results.comparison.where import FIGURES, GroupDifference, differing
-from krisis.statistics.intervals import Interval, level_name
+from krisis.results.ids import ShownIds
+from krisis.statistics.intervals import interval_heading, level_name
 
 N_CHANGED_SHOWN = 20
 _WIDTH, _MIDDLE = 60.0, 64.0
@@ -81,37 +84,39 @@ class ComparisonPage:
 
     names: list[str]
     suite: str
-    words: str
+    words: list[str]
     paired: bool
     margin: bool
     scores: list[JsonObject]
-    spending: dict[str, str]
+    spending: Table
     pairs: list[PairPage]
     figures: list[Figure]
-    tests: str
-    not_tested: str
-    compared_by: list[str]
+    tests: list[str]
     n_permutations: int
 
 
-def comparison_page(comparison: Comparison) -> ComparisonPage:
-    """Work out everything that the page of a comparison shows."""
+def comparison_page(comparison: Comparison, *, with_ids: bool = False) -> ComparisonPage:
+    """Work out everything that the page of a comparison shows.
+
+    Cases of real patients are shown by number, in the order of their ids, unless ``with_ids``.
+    """
     first = next(iter(comparison.runs.values())).suite_description
     parts = [str(first[key]) for key in ("suite", "task", "features") if first.get(key)]
-    tests = sorted({d.test for pair in comparison.pairs for d in pair.deltas.values() if d.test})
+    left_out = dict.fromkeys(line for pair in comparison.pairs for line in left_out_lines(pair))
     return ComparisonPage(
         names=list(comparison.runs),
         suite=" · ".join(parts) or "unnamed suite",
-        words=heading(comparison),
+        words=[*([] if comparison.paired else [UNPAIRED]), *about_lines(comparison), *left_out],
         paired=comparison.paired,
         margin=comparison.options.margin is not None,
         scores=_score_lines(comparison),
-        spending=spending_words(comparison.runs),
-        pairs=[_pair_page(comparison, place) for place in range(len(comparison.pairs))],
+        spending=spending_table(comparison.runs),
+        pairs=[
+            _pair_page(comparison, place, with_ids=with_ids)
+            for place in range(len(comparison.pairs))
+        ],
         figures=_curves(comparison),
-        tests=", ".join(tests),
-        not_tested=not_tested(comparison),
-        compared_by=list(compared_by_lines(comparison)),
+        tests=test_lines(comparison),
         n_permutations=comparison.n_permutations,
     )
 
@@ -134,8 +139,9 @@ def _score_lines(comparison: Comparison) -> list[JsonObject]:
     return lines
 
 
-def _pair_page(comparison: Comparison, place: int) -> PairPage:
+def _pair_page(comparison: Comparison, place: int, *, with_ids: bool) -> PairPage:
     pair, level = comparison.pairs[place], comparison.options.level
+    ids = ShownIds.of(comparison.runs[pair.left], with_ids=with_ids)
     task = comparison.runs[pair.left].provenance.task_facts
     widest = max(map(_reach, pair.deltas.values()), default=0.0) or 1.0
     verdicts = Counter(delta.verdict(level) for delta in pair.deltas.values())
@@ -143,9 +149,9 @@ def _pair_page(comparison: Comparison, place: int) -> PairPage:
         pair.left,
         pair.right,
         [_delta_line(delta, widest, level) for delta in pair.deltas.values()],
-        pair_interval_heading(pair),
+        interval_heading(delta.interval for delta in pair.deltas.values()),
         widest,
-        [_change(change, rows, task) for change, rows in pair.changes.items() if rows],
+        [_change(change, rows, task, ids) for change, rows in pair.changes.items() if rows],
         ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()),
         pair.left == next(iter(comparison.runs)),
         **_where_parts(comparison, place),
@@ -163,7 +169,7 @@ def _where_parts(comparison: Comparison, place: int) -> JsonObject:
     n_standing_out = len(where.standing_out)
     return {
         "case_words": case_sentences(comparison.pairs[place]),
-        "where_words": list(where_lines(where)),
+        "where_words": where_lines(where),
         "groups": [
             {**_group_line(one), "stands_out": index < n_standing_out}
             for index, one in enumerate(where.differences)
@@ -181,17 +187,18 @@ def _where_parts(comparison: Comparison, place: int) -> JsonObject:
 
 
 def _group_line(one: GroupDifference) -> JsonObject:
-    def within(interval: Interval) -> str:
-        return f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}"
-
+    difference, share = Column("difference", "").write, Column("share", "").write
     return {
-        **{name: getattr(one, name) for name in ("name", "n_rows", "n_patients", "left", "right")},
+        "name": one.name,
+        "words": group_name(one),
+        "n_rows": one.n_rows,
+        "n_patients": one.n_patients,
+        "left": share(one.left),
+        "right": share(one.right),
         "figure": FIGURES[one.figure],
-        "delta": f"{100 * one.delta:+.1f}",
-        "interval": within(one.interval),
-        "gap": f"{100 * one.gap:+.1f}",
-        "gap_interval": within(one.gap_interval),
-        "p": p_words(one.p_adjusted),
+        "delta": difference(Estimate.of(one.delta, one.interval)),
+        "gap": difference(Estimate.of(one.gap, one.gap_interval)),
+        "p": numbers.p_value(one.p_adjusted),
     }
 
 
@@ -205,11 +212,15 @@ def _delta_line(delta: MetricDelta, widest: float, level: float) -> DeltaLine:
     low = high = None
     if delta.interval is not None and delta.interval.defined:
         low, high = _place(delta.interval.low, widest), _place(delta.interval.high, widest)
-    verdict = delta.verdict(level)
+    verdict, figure = delta.verdict(level), Column("figure", "").write
     return DeltaLine(
-        name=row_name(delta),
+        name=metric_name(delta) + (" (primary)" if delta.primary else ""),
         arrow={"higher": "↑", "lower": "↓"}.get(delta.direction, ""),
-        cells=delta_cells(delta),
+        cells=[
+            *map(figure, delta.shown),
+            Column("change", "").write(Estimate.of(delta.delta, delta.interval)),
+            *map(numbers.p_value, (delta.p_value, delta.p_adjusted)),
+        ],
         verdict=verdict,
         tone=verdict if verdict in ("better", "worse") else "muted",
         margin=margin_words(delta),
@@ -223,12 +234,14 @@ def _place(value: float, widest: float) -> float:
     return round(_MIDDLE + _WIDTH * value / widest, 1)
 
 
-def _change(change: str, rows: Sequence[ChangedRow], task: TaskFacts | None) -> JsonObject:
+def _change(
+    change: str, rows: Sequence[ChangedRow], task: TaskFacts | None, ids: ShownIds
+) -> JsonObject:
     def in_words(row: ChangedRow) -> JsonObject:
         answers = ("ground_truth", "left_answer", "right_answer")
         given = {name: getattr(row, name) for name in answers}
         words = {name: task.words(one) for name, one in given.items() if task and one is not None}
-        return row.to_dict() | words
+        return row.to_dict() | {"record_id": ids.record(row.record_id)} | words
 
     shown = [in_words(row) for row in rows[:N_CHANGED_SHOWN]]
     return {"change": change, "n_rows": len(rows), "rows": shown}
@@ -240,57 +253,19 @@ def _curves(comparison: Comparison) -> list[Figure]:
     if comparison.paired:  # two runs on their common cases, more of them each on its own
         matched = comparison.pairs[0].matched if len(comparison.runs) == 2 else None
         rows = matched.rows if matched else {n: run.rows for n, run in comparison.runs.items()}
-    found = {name: run_curve(run.table) for name, run in rows.items()}
-    drawn = [
-        {"run": name, **point}
-        for name, curve in found.items()
-        if curve is not None
-        for point in curve_points(curve)
-    ]
-    if not drawn:
-        return []
-    return [
-        Figure(
-            "risk_coverage",
-            "Risk against coverage, all runs",
-            (
-                "Each curve ends where its model keeps every answer it gave. Compare curves at "
-                "the same coverage: a model that answers less is not safer by that alone."
-            ),
-            _curve_chart(drawn, [name for name, curve in found.items() if curve is not None]),
-            drawn,
-        )
-    ]
-
-
-def _curve_chart(drawn: list[JsonObject], names: list[str]) -> Chart:
-    looks = series(names).values()
-    tones, dashes = [str(one.tone) for one in looks], [one.dash for one in looks]
-    ends = [[row for row in drawn if row["run"] == name][-1] for name in names]
-    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=380)
-
-    def styled(channel: Chart, values: Sequence[object], legend: Chart) -> Chart:
-        scale = alt.Scale(domain=names, range=list(values))
-        return channel("run:N", sort=names, scale=scale, legend=legend)
-
-    encoding = {
-        "x": alt.X("coverage:Q", scale=unit_scale(), axis=percent_axis()),
-        "y": alt.Y("selective_risk:Q", title=KEPT_ERRORS, axis=percent_axis()),
-        "color": styled(alt.Color, tones, legend),
+    curves = {
+        name: Curve.of(name, run.table, options=None)
+        for name, run in rows.items()
+        if not not_drawable(run.table)
     }
-    dash, shape = (
-        styled(alt.StrokeDash, dashes, legend),
-        styled(alt.Shape, [one.shape for one in looks], None),
-    )
-    lines = alt.Chart(data(drawn)).mark_line(strokeWidth=2).encode(**encoding, strokeDash=dash)
-    points = alt.Chart(data(ends)).mark_point(size=80, filled=True, opacity=1)
-    return (lines + points.encode(**encoding, shape=shape)).properties(width=560, height=300)
+    style = Style().whole_width
+    return [risk_coverage(curves, style).figure(style)] if curves else []
 
 
-def comparison_html(comparison: Comparison) -> str:
+def comparison_html(comparison: Comparison, *, with_ids: bool = False) -> str:
     """Return the page as one self-contained file."""
-    page = comparison_page(comparison)
-    return pages.render(
+    page = comparison_page(comparison, with_ids=with_ids)
+    return render(
         "comparison.html",
         comparison=page,
         title=f"Comparison: {', '.join(page.names)}",

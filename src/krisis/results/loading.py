@@ -138,13 +138,32 @@ def load_results(runs: Sequence[Path | BenchmarkResult]) -> dict[str, BenchmarkR
     return dict(zip(names, results, strict=True))
 
 
-def distinct_names(models: Sequence[str], runs: Sequence[str]) -> list[str]:
-    """Return the name of each model, with that of its run where models repeat.
+def short_models(models: Sequence[str]) -> list[str]:
+    """Return models without their makers, except where two makers use one name.
 
-    >>> distinct_names(["a", "b", "a"], ["x", "y", "z"])
+    >>> short_models(["openai/gpt-x", "azure/gpt-x", "local/tiny"])
+    ['openai/gpt-x', 'azure/gpt-x', 'tiny']
+    """
+    shorts = []
+    for model in models:
+        name, space, variant = model.partition(" ")  # such as "openai/gpt-x · prompt mine"
+        shorts.append(f"{name.rpartition('/')[2]}{space}{variant}")
+    makers: dict[str, set[str]] = {}
+    for short, model in zip(shorts, models, strict=True):
+        makers.setdefault(short, set()).add(model)
+    return [
+        short if len(makers[short]) == 1 else model
+        for short, model in zip(shorts, models, strict=True)
+    ]
+
+
+def distinct_names(models: Sequence[str], runs: Sequence[str]) -> list[str]:
+    """Return the short name of each model, with that of its run where models repeat.
+
+    >>> distinct_names(["m/a", "m/b", "m/a"], ["x", "y", "z"])
     ['a (x)', 'b', 'a (z)']
     """
-    named = [model or "unnamed model" for model in models]
+    named = [model or "unnamed model" for model in short_models(models)]
     repeated = Counter(named)
     return [
         model if repeated[model] == 1 else f"{model} ({run})"

@@ -97,7 +97,7 @@ class RunWriter:
         self._cases: Sequence[StoredCase] = ()
         self._shared: dict[str, int | None] = {}
         self._fault: RunFailed | None = None
-        self._pending: list[tuple[Work, Future[None]]] = []
+        self._pending: list[tuple[Work, Future[None] | None]] = []
         self._wake = threading.Condition()
         self._is_closing = False
         self._started = time.monotonic()
@@ -114,14 +114,17 @@ class RunWriter:
     def create(
         cls, path: Path, description: RunDescription, cases: Sequence[StoredCase]
     ) -> RunWriter:
-        """Make a run file that only its owner can read, with all its cases and no row."""
+        """Make a run file that only its owner can read, with all its cases and no row.
+
+        It is made under another name, so that whoever sees the file sees a run.
+        """
         make_private_folder(path.parent)
         lock = WriterLock(path)
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-            os.close(os.open(path, flags, 0o600))
+            if os.path.lexists(path):
+                raise FileExistsError(f"{path} exists")
+            _create_file(path, description, cases)
             writer = cls(path, description, lock)
-            writer._create(cases)
         except BaseException:
             lock.release()
             raise
@@ -178,7 +181,7 @@ class RunWriter:
             connection.executemany(insert("rows", replace=True), lines)
             connection.execute(insert("usage"), took)
 
-        self._submit(add)
+        self._put(add)
 
     def note_call(self, n_input: float, n_output: float) -> Future[None]:
         """Keep the most that a call can take; it may be sent when the future is done."""
@@ -190,7 +193,7 @@ class RunWriter:
     def note_totals(self, usage: CallTotals) -> None:
         """Keep what calls took that led to no row."""
         took = self._usage_line(None, 0, usage)
-        self._submit(lambda connection: _execute(connection, insert("usage"), took))
+        self._put(lambda connection: _execute(connection, insert("usage"), took))
 
     def note_provider_batch(self, batch: ProviderBatch, usage: CallTotals | None = None) -> None:
         """Keep the state of a provider batch; on disk when this returns."""
@@ -216,14 +219,14 @@ class RunWriter:
             self._checksums.sealed("not_taken", number, storable(place), storable(reason))
             for number, (place, reason) in enumerate(places_and_reasons, start=1)
         ]
-        self._submit(lambda connection: _execute_all(connection, insert("not_taken"), lines))
+        self._put(lambda connection: _execute_all(connection, insert("not_taken"), lines))
 
     def rewrite_cases(self) -> None:
         """Write the cases again as the suite gives them, in place of damaged ones."""
 
         def rewrite(connection: sqlite3.Connection) -> None:
             texts: dict[int, str] = {}
-            lines = list(self._case_lines(self._cases, texts))
+            lines = list(_case_lines(self.description, self._cases, texts))
             connection.executemany(insert("cases", replace=True), lines)
             connection.executemany(
                 "INSERT OR REPLACE INTO texts (id, text) VALUES (?, ?)", texts.items()
@@ -262,7 +265,7 @@ class RunWriter:
             connection.execute("DELETE FROM baselines")
             connection.executemany(insert("baselines"), lines)
 
-        self._submit(keep)
+        self._put(keep)
 
     def finish(self, facts: str, scores: str, version: str, note: Work | None = None) -> None:
         """Keep what the run came to, beside the rows it was computed from, and note a decision."""
@@ -293,42 +296,10 @@ class RunWriter:
 
     # What follows runs in the writing thread, or before it was started.
 
-    def _create(self, cases: Sequence[StoredCase]) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        for statement in ddl():
-            self._connection.execute(statement)
-        entries = (self._checksums.sealed("run", *pair) for pair in self.description.entries())
-        self._connection.executemany(insert("run"), entries)
-        texts: dict[int, str] = {}
-        self._connection.executemany(insert("cases"), self._case_lines(cases, texts))
-        self._connection.executemany("INSERT INTO texts (id, text) VALUES (?, ?)", texts.items())
-        self._connection.execute("COMMIT")
-
     def _go_on_counting(self) -> None:
         for table in self._ids:
             (last,) = self._connection.execute(f"SELECT max(id) FROM {table}").fetchone()  # noqa: S608
             self._ids[table] = count(int(last or 0) + 1)
-
-    def _case_lines(
-        self, cases: Sequence[StoredCase], texts: dict[int, str]
-    ) -> Iterator[tuple[Value, ...]]:
-        for position, case in enumerate(cases):
-            shown = _json(case.features or {})
-            held = blake2b(digest_size=8)
-            for part in (shown, storable(case.context), ascii(case.label)):
-                held.update(part.encode("utf-8") + b"\0")
-            keeps = self.description.stores_features
-            context = self._shared_text(case.context, texts) if keeps else None
-            yield self._checksums.sealed(
-                "cases",
-                position,
-                storable(case.record_id),
-                storable(case.cluster_id),
-                held.hexdigest(),
-                _json(case.metadata),
-                shown if keeps else None,
-                context,
-            )
 
     def _write(self) -> None:
         """Commit what is pending, all of it at once, until the run is closed."""
@@ -350,7 +321,7 @@ class RunWriter:
             if is_last and not pending:
                 return
 
-    def _commit(self, pending: Sequence[tuple[Work, Future[None]]]) -> None:
+    def _commit(self, pending: Sequence[tuple[Work, Future[None] | None]]) -> None:
         try:
             if self._fault is not None:
                 raise self._fault
@@ -364,10 +335,12 @@ class RunWriter:
                 self._connection.execute("ROLLBACK")
             fault = self._failed(error)
             for _, done in pending:
-                done.set_exception(fault)
+                if done is not None:
+                    done.set_exception(fault)
         else:
             for _, done in pending:
-                done.set_result(None)
+                if done is not None:
+                    done.set_result(None)
 
     def _checkpoint(self) -> None:
         with suppress(sqlite3.Error):  # a reader may be in the way: the next one will do
@@ -393,14 +366,18 @@ class RunWriter:
         return self._fault
 
     def _submit(self, work: Work) -> Future[None]:
-        if self._fault is not None:
-            raise self._fault
+        """Have something written; the future is done when it is on disk."""
         done: Future[None] = Future()
         done.set_running_or_notify_cancel()  # nobody who waits for it can call it off
+        self._put(work, done)
+        return done
+
+    def _put(self, work: Work, done: Future[None] | None = None) -> None:
+        if self._fault is not None:
+            raise self._fault
         with self._wake:
             self._pending.append((work, done))
             self._wake.notify()
-        return done
 
     def _end_session(self, connection: sqlite3.Connection) -> None:
         if self._session:
@@ -466,6 +443,58 @@ class RunWriter:
         return known
 
 
+def _create_file(path: Path, description: RunDescription, cases: Sequence[StoredCase]) -> None:
+    """Write a new run under a name of its own, then give it its name."""
+    half = path.with_name(f".{path.name}.new")
+    half.unlink(missing_ok=True)  # of a process that was killed: the lock says that it is over
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    os.close(os.open(half, flags, 0o600))
+    try:
+        with closing(connected(half, journal="DELETE")) as connection:
+            write_new_run(connection, description, cases)
+        half.rename(path)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_new_run(
+    connection: sqlite3.Connection, description: RunDescription, cases: Sequence[StoredCase]
+) -> None:
+    """Write what a run begins with, in one transaction: tables, description and cases."""
+    checksums, texts = Checksums(description.run_id), dict[int, str]()
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in ddl():
+        connection.execute(statement)
+    entries = (checksums.sealed("run", *pair) for pair in description.entries())
+    connection.executemany(insert("run"), entries)
+    connection.executemany(insert("cases"), _case_lines(description, cases, texts))
+    connection.executemany("INSERT INTO texts (id, text) VALUES (?, ?)", texts.items())
+    connection.execute("COMMIT")
+
+
+def _case_lines(
+    description: RunDescription, cases: Sequence[StoredCase], texts: dict[int, str]
+) -> Iterator[tuple[Value, ...]]:
+    checksums, keeps = Checksums(description.run_id), description.stores_features
+    for position, case in enumerate(cases):
+        shown = _json(case.features or {})
+        held = blake2b(digest_size=8)
+        for part in (shown, storable(case.context), ascii(case.label)):
+            held.update(part.encode("utf-8") + b"\0")
+        yield checksums.sealed(
+            "cases",
+            position,
+            storable(case.record_id),
+            storable(case.cluster_id),
+            held.hexdigest(),
+            _json(case.metadata),
+            shown if keeps else None,
+            _new_text(case.context, texts) if keeps else None,
+        )
+
+
 def _new_text(text: str, texts: dict[int, str]) -> int | None:
     if not text:
         return None
@@ -499,7 +528,24 @@ def _execute_all(connection: sqlite3.Connection, sql: str, lines: Lines) -> None
     connection.executemany(sql, lines)
 
 
-def connected(path: Path) -> sqlite3.Connection:
+def settings_of(journal: str) -> list[str]:
+    """Return the settings with which a commit is on disk when it returns, by kind of journal.
+
+    EXTRA synchronises the folder when a rollback journal is deleted: one that came back after a
+    power cut would be played over a newer file. Going over to the log needs such a journal once.
+    """
+    # Only macOS tells a disk that has the data in its own memory from one that wrote them.
+    return [
+        "synchronous = EXTRA",
+        f"journal_mode = {journal}",
+        f"synchronous = {'FULL' if journal == 'WAL' else 'EXTRA'}",
+        "fullfsync = ON",
+        "checkpoint_fullfsync = ON",
+        "trusted_schema = OFF",
+    ]
+
+
+def connected(path: Path, *, journal: str = "") -> sqlite3.Connection:
     """Open a run file for writing: durable on a disk of this machine, and safe on a network.
 
     A commit is on disk when it returns: in the write-ahead log, synchronised at every commit, or,
@@ -512,14 +558,8 @@ def connected(path: Path) -> sqlite3.Connection:
         check_same_thread=False,
         timeout=BUSY_SECONDS,
     )
-    if is_local(path.parent):
-        settings = ("journal_mode = WAL", "synchronous = FULL")
-    else:
-        settings = ("journal_mode = DELETE", "synchronous = EXTRA")
-    # Only macOS tells a disk that has the data in its own memory from one that wrote them.
-    for setting in (*settings, "fullfsync = ON", "checkpoint_fullfsync = ON"):
+    for setting in settings_of(journal or ("WAL" if is_local(path.parent) else "DELETE")):
         connection.execute(f"PRAGMA {setting}")
-    connection.execute("PRAGMA trusted_schema = OFF")
     return connection
 
 
@@ -534,6 +574,7 @@ def merge_and_close(connection: sqlite3.Connection) -> None:
     """Leave one file: what is in the write-ahead log goes into it, and the log goes."""
     with closing(connection), suppress(sqlite3.Error):  # a reader in the way: a later command can
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("PRAGMA journal_mode = DELETE")
 
 
@@ -557,10 +598,7 @@ def rows_hash(connection: sqlite3.Connection) -> str:
 
 def hash_of(checksums: Iterable[bytes]) -> str:
     """Return the hash of checksums in their order."""
-    digest = blake2b(digest_size=16)
-    for checksum in checksums:
-        digest.update(checksum)
-    return digest.hexdigest()
+    return blake2b(b"".join(checksums), digest_size=16).hexdigest()
 
 
 def store_scores(
@@ -601,6 +639,16 @@ def write_briefly(path: Path, work: Work) -> bool:
     finally:
         lock.release()
     return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the name of a new file survive a power cut, where the system can promise that."""
+    with suppress(OSError):  # Windows opens no folder
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
 
 
 def make_private_folder(folder: Path) -> None:

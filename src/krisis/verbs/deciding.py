@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from krisis.confidence.artifact import artifact_of
+from krisis.confidence.artifact import Selective, artifact_of
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.confidence.evaluation import (
     DEFAULT_GRID,
-    Evaluation,
     SelectiveOptions,
     evaluate,
     same_participants,
 )
 from krisis.confidence.variants import available_variants, confidence_of
+from krisis.decisions.audit import Audit
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.audit_labels import (
-    DisputedLabels,
-    LabelAgreement,
-    agreement_lines,
     disputed_labels,
-    disputed_lines,
     label_agreement,
 )
 from krisis.decisions.certificate import Certificate, certificate_from
 from krisis.decisions.certify import CertifyOptions, certify_run
-from krisis.decisions.check import Gate, Verdict, check_run, exit_code, to_json
+from krisis.decisions.check import Check, Gate, check_run
 from krisis.decisions.costs import CostTable, read_costs
-from krisis.decisions.group_findings import GroupAudit, group_lines
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
-from krisis.decisions.stability import Stability, stability_of_saved
-from krisis.decisions.stability_text import stability_lines
+from krisis.decisions.stability import stability_of_saved
+from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK, RiskBound
 from krisis.decisions.verify import Verification, verify_run
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonObject, read_object
+from krisis.json_values import read_object
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import LOSSES, FloatArray
 from krisis.metrics.totals_report import totals_report
@@ -54,29 +49,7 @@ from krisis.statistics.intervals import REPLICATE_METHODS
 AnyRun: TypeAlias = str | Path | BenchmarkResult
 AnyCalibrator: TypeAlias = str | Path | Calibrator | None
 AnyCosts: TypeAlias = str | Path | CostTable | None
-
-
-@dataclass(frozen=True, eq=False)
-class Selective:
-    """How well confidence ranks the answers: the figures, and the artifact that is saved.
-
-    ``evaluation.curves`` holds the curve of every confidence and run; ``warnings`` are sentences
-    that must be read with the figures.
-    """
-
-    evaluation: Evaluation
-    artifact: JsonObject
-    calibrator: Calibrator | None = None
-    warnings: tuple[str, ...] = ()
-
-    def figures(self, run: int = 0) -> dict[str, dict[str, float]]:
-        """Return the figures of every confidence of one run, such as aurc and augrc."""
-        curves = self.evaluation.curves
-        return {name: dict(of_runs[run].figures) for name, of_runs in curves.items()}
-
-    def to_json(self) -> JsonObject:
-        """Return the artifact: every key of docs/reference/selective-artifact.md."""
-        return self.artifact
+AnyCertificate: TypeAlias = str | Path | Certificate | None
 
 
 def selective(
@@ -109,11 +82,14 @@ def selective(
         loss: error, abs or abs_norm; that of the task unless given.
         coverage_grid: Coverages at which to report risk.
         area_coverage: Report the areas up to this coverage too.
-        resamples, seed, rng: Resamples of patients, their seed, and default or legacy draws.
-        interval_method: percentile, expanded_percentile, basic, bca or jackknife_t, in place of
+        resamples: Number of bootstrap resamples of patients.
+        seed: Seed of the resamples.
+        rng: default, or legacy to draw as published intervals were drawn.
+        interval_method: percentile, as published, or expanded_percentile, in place of
             the method that covers for each figure.
         intersection_only: Compare the patients that both runs have.
-        mode, against_mode: The experiment of a PHQ-8 run file, of either run.
+        mode: The experiment of a PHQ-8 run file.
+        against_mode: The experiment of the second run file.
 
     Returns:
         A `Selective` with curves, areas and risks, each with its interval.
@@ -201,6 +177,13 @@ def calibrator_of(given: AnyCalibrator) -> Calibrator | None:
     if given is None or isinstance(given, Calibrator):
         return given
     return calibrator_from(read_object(Path(given)), place=Path(given))
+
+
+def certificate_of(given: AnyCertificate) -> Certificate | None:
+    """Return a certificate that is given as such or by the path of its file."""
+    if given is None or isinstance(given, Certificate):
+        return given
+    return certificate_from(read_object(Path(given)), place=Path(given))
 
 
 def costs_of(given: AnyCosts) -> CostTable | None:
@@ -327,47 +310,15 @@ def verify(
     >>> krisis.verify(certificate, krisis.score(new, **columns)).verdict
     'held'
     """
-    if not isinstance(certificate, Certificate):
-        path = Path(certificate)
-        certificate = certificate_from(read_object(path), place=path)
+    found = certificate_of(certificate)
+    assert found is not None
     return verify_run(
-        certificate,
+        found,
         items_of(run, mode),
         confidence=confidence,
         calibrator=calibrator_of(calibration),
         time=time,
     )
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What an audit found: by group, between labels, and between askings of one case."""
-
-    groups: GroupAudit
-    agreement: LabelAgreement | None = None
-    disputed: DisputedLabels | None = None
-    stability: Stability | None = None
-
-    def to_json(self) -> JsonObject:
-        """Return the findings under groups, agreement, disputed and stability."""
-        parts = {
-            "groups": self.groups,
-            "agreement": self.agreement,
-            "disputed": self.disputed,
-            "stability": self.stability,
-        }
-        found = {name: part.to_json() for name, part in parts.items() if part is not None}
-        return {"kind": "krisis.audit", "schema_version": 1, **found}
-
-    def lines(self) -> list[str]:
-        """Return the findings as a terminal shows them."""
-        lines = group_lines(self.groups)
-        lines += ["", *agreement_lines(self.agreement)] if self.agreement else []
-        lines += ["", *disputed_lines(self.disputed)] if self.disputed else []
-        return lines + (["", *stability_lines(self.stability)] if self.stability else [])
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
 
 
 def audit(
@@ -376,6 +327,9 @@ def audit(
     by: Sequence[str] = (),
     threshold: float | None = None,
     coverage: float | None = None,
+    risk: float = DEFAULT_RISK,
+    delta: float = DEFAULT_DELTA,
+    certificate: AnyCertificate = None,
     confidence: str = "",
     calibration: AnyCalibrator = None,
     loss: str = "",
@@ -389,8 +343,12 @@ def audit(
     Arguments:
         run: A run by its path, or in memory.
         by: Metadata columns, numbers divided as in ``age:40:60``; those of the task unless given.
-        threshold: Answer from this confidence on; every answer unless given.
+        threshold: Answer from this confidence on; unless given from the certified threshold on,
+            and where none can be certified every answer counts.
         coverage: Answer this share of the rows, the most confident, instead.
+        risk: Risk at which a threshold is certified.
+        delta: Probability that the certificate is wrong.
+        certificate: Certificate of `krisis certify`, whose threshold is taken instead.
         confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
         calibration: Calibrator of `krisis calibrate` that makes the score.
         loss: error, abs_norm or cost; that of the task unless given.
@@ -405,13 +363,20 @@ def audit(
     >>> import krisis
     >>> rows = {"y": [0, 1] * 60, "p": [0, 1, 0, 0] * 30, "sex": ["f", "f", "m", "m"] * 30}
     >>> run = krisis.score(rows, truth="y", prediction="p", groups=["sex"])
-    >>> [(group.name, group.n_rows) for group in krisis.audit(run).groups.groups]
-    [('sex_f', 60), ('sex_m', 60)]
+    >>> {group.name: group.n_rows for group in krisis.audit(run).groups.groups}
+    {'sex_f': 60, 'sex_m': 60}
     """
     score = ScoreOptions(
         confidence=confidence, calibrator=calibrator_of(calibration), loss=loss, seed=seed
     )
-    options = GroupOptions(by=_listed(by), threshold=threshold, coverage=coverage, score=score)
+    options = GroupOptions(
+        by=_listed(by),
+        threshold=threshold,
+        coverage=coverage,
+        bound=RiskBound(risk=risk, delta=delta),
+        certificate=certificate_of(certificate),
+        score=score,
+    )
     items = items_of(run, mode)
     others = [items_of(other, mode) for other in against]
     return Audit(
@@ -425,31 +390,6 @@ def audit(
 def _listed(names: str | Sequence[str]) -> list[str]:
     parts = names.split(",") if isinstance(names, str) else names
     return [part.strip() for part in parts if part.strip()]
-
-
-@dataclass(frozen=True)
-class Check:
-    """What became of every requirement; ``n_checks`` different ones were made on these rows."""
-
-    verdicts: tuple[Verdict, ...]
-    n_checks: int = 1
-
-    @property
-    def exit_code(self) -> int:
-        """Return how the command ends: 0, 1 if a requirement fails, 2 if one cannot be judged."""
-        return exit_code(self.verdicts)
-
-    @property
-    def passed(self) -> bool:
-        """Tell whether every requirement is met."""
-        return self.exit_code == 0
-
-    def to_json(self) -> JsonObject:
-        """Return exit_code and, under requirements, requirement, state and found of each."""
-        return to_json(self.verdicts)
-
-    def __str__(self) -> str:
-        return "\n".join(verdict.line() for verdict in self.verdicts)
 
 
 def check(
@@ -495,20 +435,18 @@ def check(
     verdicts = check_run(
         from_rows(run), gate, against=baseline, max_not_evaluated=max_not_evaluated
     )
-    return Check(tuple(verdicts), _note_check(run, gate, against, verdicts))
-
-
-def _note_check(
-    run: AnyRun, gate: Gate, against: AnyRun | None, verdicts: Sequence[Verdict]
-) -> int:
-    """Note the check in the ledger of the run; return how many different ones there were."""
     path = _run_file(run)
-    if path is None:
-        return 1
+    found = Check(tuple(verdicts), run="" if path is None else path.resolve().name)
+    return found if path is None else _noted_check(found, path, gate, against)
+
+
+def _noted_check(found: Check, path: Path, gate: Gate, against: AnyRun | None) -> Check:
+    """Note the check in the ledger of the run; it then says how many different ones there were."""
     other = None if against is None else _run_file(against)
     question = {**asdict(gate), "against": None if other is None else other.name}
-    answer = {0: "passed", 1: "failed"}.get(exit_code(verdicts), "not judged")
-    return len(note_decision(path, kind=CHECK, question=question, answer=answer).questions)
+    answer = {0: "passed", 1: "failed"}.get(found.exit_code, "not judged")
+    noted = note_decision(path, kind=CHECK, question=question, answer=answer)
+    return replace(found, n_checks=len(noted.questions))
 
 
 def from_rows(run: AnyRun) -> BenchmarkResult:

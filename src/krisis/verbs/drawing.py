@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from krisis.decisions.certificate import Certificate, certificate_from
+from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
@@ -14,26 +14,33 @@ from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import Prevalence
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import team_from
+from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.json_values import read_object, write_text
-from krisis.pages.figure import Figure
-from krisis.reporting.audit import audit_section
-from krisis.reporting.certificate import certificate_section
-from krisis.reporting.decide import decide_section
-from krisis.reporting.decision_curve import decision_curve_section
-from krisis.reporting.report import RunReport, build_report, report_html, save_figures
-from krisis.reporting.run_figures import (
-    FigureOptions,
-    check_figure_file,
-    figure_file,
-    runs_figure,
+from krisis.json_values import write_text
+from krisis.pages.charts.runs import FigureOptions, check_figure_file, figure_file, runs_figure
+from krisis.pages.decision_sections import (
+    audit_section,
+    benefit_section,
+    certificate_section,
+    cost_section,
 )
+from krisis.pages.document import Document
+from krisis.pages.figure import Figure, check_charts
+from krisis.pages.run import run_document
+from krisis.pages.shell import page
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import refuse_other_data
+from krisis.results.ids import ShownIds
 from krisis.results.loading import reproduce_command
 from krisis.results.run_items import items_of
 from krisis.verbs.costing import baselines_of
-from krisis.verbs.deciding import AnyCalibrator, AnyRun, calibrator_of
+from krisis.verbs.deciding import (
+    AnyCalibrator,
+    AnyCertificate,
+    AnyRun,
+    calibrator_of,
+    certificate_of,
+)
 from krisis.verbs.scoring import load, results_of
 
 
@@ -41,7 +48,7 @@ from krisis.verbs.scoring import load, results_of
 class ReportFiles:
     """A page that was written: what it says, where it is, and the files of its charts."""
 
-    page: RunReport
+    document: Document
     path: Path
     figures: tuple[Path, ...] = ()
 
@@ -51,7 +58,7 @@ def report(
     output: str | Path = "report.html",
     *,
     against: Sequence[AnyRun] = (),
-    certificate: str | Path | Certificate | None = None,
+    certificate: AnyCertificate = None,
     calibration: AnyCalibrator = None,
     confidence: str = "",
     cost: str | Path = "",
@@ -60,6 +67,7 @@ def report(
     audit: bool = False,
     figures: str | Path | None = None,
     max_not_evaluated: float = MOST_NOT_EVALUATED,
+    with_ids: bool = False,
     overwrite: bool = False,
 ) -> ReportFiles:
     """Write a run as one self-contained HTML page that needs no network.
@@ -77,18 +85,20 @@ def report(
         audit: Add the audit of the groups of the task.
         figures: Also write every chart as SVG, PNG and CSV into this folder.
         max_not_evaluated: Largest share of cases without a reply on which a run is judged.
+        with_ids: Show the ids of real patients in place of numbers.
         overwrite: Replace an older page.
 
     Returns:
-        The `ReportFiles`: the page, its path and the files of its charts.
+        The `ReportFiles`: the document, its path and the files of its charts.
 
     >>> import tempfile, krisis
     >>> run = krisis.score({"y": [0, 1] * 20, "p": [0, 1] * 20}, truth="y", prediction="p")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     written = krisis.report(run, f"{folder}/report.html")
-    >>> written.page.attrition.n_answered
-    40
+    >>> written.document.verdict.line("correctness").answer
+    'yes'
     """
+    check_charts()
     result = run if isinstance(run, BenchmarkResult) else load(run)
     others = results_of(against)
     refuse_other_data({"this run": result, **others})
@@ -103,27 +113,39 @@ def report(
         )
     population = None if prevalence in (None, "") else Prevalence.from_text(str(prevalence))
     shown = []
-    if certificate is not None:
-        if not isinstance(certificate, Certificate):
-            path = Path(certificate)
-            certificate = certificate_from(read_object(path), place=path)
-        shown.append(certificate_section(certificate, items_of(run), calibrator=score.calibrator))
+    sealed = certificate_of(certificate)
+    if sealed is not None:
+        shown.append(certificate_section(sealed, items_of(run), calibrator=score.calibrator))
     if cost:
         items = items_of(run)
         costs = costs_of_run(items, None if cost == "preset" else Path(cost))
         team = None if costs.team is None else team_from(costs.team, costs.place)
-        options = DecideOptions(costs=costs, team=team, score=score, prevalence=population)
+        options = DecideOptions(
+            costs=costs, certificate=sealed, team=team, score=score, prevalence=population
+        )
         priced = decide_run(items, options, baselines=baselines_of(run, against))
-        shown.append(decide_section(priced))
+        shown.append(cost_section(priced))
     if curve:
-        drawn = decision_curve(items_of(run), CurveOptions(score=score, prevalence=population))
-        shown.append(decision_curve_section(drawn))
-    shown += [audit_section(items_of(run))] if audit else []
+        in_force = threshold_of_run(items_of(run), score=score, certificate=sealed)
+        drawn = decision_curve(
+            items_of(run),
+            CurveOptions(score=score, answer_from=in_force.threshold, prevalence=population),
+        )
+        shown.append(benefit_section(drawn))
+    shown += [audit_section(audit_groups(items_of(run)))] if audit else []
     again = "" if isinstance(run, BenchmarkResult) else reproduce_command(Path(run))
-    page = build_report(result, baselines=others, reproduce=again, sections=shown)
-    write_text(Path(output), report_html(page), overwrite=overwrite)
-    drawn_files = () if figures is None else tuple(save_figures(page, Path(figures)))
-    return ReportFiles(page, Path(output), drawn_files)
+    ids = ShownIds.of(result, with_ids=with_ids)
+    document = run_document(result, against=others, reproduce=again, ids=ids)
+    # What was asked for comes before what every report folds away.
+    at = next(i for i, one in enumerate(document.sections) if one.folded)
+    sections = [*document.sections[:at], *shown, *document.sections[at:]]
+    document = replace(document, sections=sections)
+    write_text(Path(output), page(document), overwrite=overwrite)
+    drawn_files: list[Path] = []
+    if figures is not None:
+        for chart in document.charts():
+            drawn_files += chart.draw().save(Path(figures))
+    return ReportFiles(document, Path(output), tuple(drawn_files))
 
 
 def figure(
@@ -141,7 +163,7 @@ def figure(
     Arguments:
         runs: One to twelve runs, by path or in memory; a mapping gives them names.
         output: The new file to write: .pdf, .svg or .png.
-        kind: risk-coverage, reliability, forest or deferral.
+        kind: risk-coverage, reliability, forest, deferral, decision-curve or cost.
         metrics: Metrics of a forest, by their keys.
         style: screen, or print: white, small letters, sizes in millimetres.
         width: Width for print, in millimetres: 85 for a column, 170 for a page.

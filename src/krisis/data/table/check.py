@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from krisis.data.base import PatientRecord, SuiteConfig
+from krisis.data.record_numbers import look_like_record_numbers
 from krisis.data.table.cases import TaskTable
 from krisis.data.table.declaration import Declaration, checked_declaration, declaration_faults
 from krisis.data.table.expressions import quoted
@@ -32,6 +33,8 @@ Severity = Literal["error", "leak", "to do", "warning", "note"]
 # With one of these a suite cannot be run.
 FATAL: tuple[Severity, ...] = ("error", "leak")
 # More missing values than this share of the rows are worth a warning.
+# Of so many cases the ids are looked at.
+_N_IDS = 500
 _MOSTLY_MISSING = 0.5
 
 
@@ -211,13 +214,13 @@ def _hospital_numbers(declaration: Declaration, source: Source) -> Iterator[str]
     for key, name in (("record_id", declaration.record_id), ("cluster", declaration.cluster)):
         if name is None or name not in source.columns:
             continue
-        # Study numbers are rarely padded; numbers of a hospital's system are.
-        padded = f"regexp_full_match({quoted(name)}::varchar, '0\\d{{5,}}')"
-        is_padded = source.query(f"select 1 from {TABLE} where {padded} limit 1")
-        if has_role(name, "hospital_number") or (is_padded and has_role(name, "patient")):
+        sql = f"select {quoted(name)}::varchar from {TABLE} limit {_N_IDS}"
+        values = [value for (value,) in source.query(sql)]
+        if has_role(name, "hospital_number") or look_like_record_numbers(values):
             yield (
-                f"{key}: the column {name!r} looks like a medical record or case number, and runs "
-                "keep it; put a study number in its place"
+                f"{key}: the column {name!r} looks like medical record numbers, and runs keep "
+                "them; reports and exports show case and patient numbers unless --with-ids is "
+                "given. Better give the patients study numbers"
             )
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from scipy.stats import fisher_exact
 
 from krisis.json_values import JsonObject
-from krisis.metrics.base import EvaluationResult
-from krisis.metrics.partition import verdict
 from krisis.results.comparison.matching import MatchedRuns
 from krisis.results.result import BenchmarkResult
 
@@ -39,26 +36,6 @@ class MissingCases:
         """Tell whether the missing cases are unlike the rest, as far as accuracy shows it."""
         return self.p_value <= _LIKELY
 
-    @property
-    def sentence(self) -> str:
-        """Say how the other run did on the cases that one run lacks."""
-        missing, common = (
-            f"{right:,} of {n:,} ({right / n:.1%})"
-            for right, n in (
-                (self.n_right_missing, self.n_missing),
-                (self.n_right_common, self.n_common),
-            )
-        )
-        unlike = (
-            "they are unlike the rest, so the difference may not hold for all cases"
-            if self.differs
-            else "no sign that they are unlike the rest"
-        )
-        return (
-            f"{self.lacks} lacks {self.n_missing:,} cases; on these {self.other} is right on "
-            f"{missing}, on the common ones on {common} (Fisher's p = {self.p_value:.3g}): {unlike}"
-        )
-
     def to_dict(self) -> JsonObject:
         """Return everything as JSON values."""
         return {**asdict(self), "differs": self.differs}
@@ -69,11 +46,10 @@ def missing_cases(runs: dict[str, BenchmarkResult], matched: MatchedRuns) -> lis
     left, right = runs
     found = []
     for lacks, other in ((left, right), (right, left)):
-        rows = runs[other].rows
-        lacking = [rows[at] for at in matched.lacking[other]]
-        if not lacking:
+        if not matched.lacking[other]:
             continue
-        n_missing, n_right_missing = _right(lacking, runs[other])
+        lacking = runs[other].rows.taken(matched.lacking[other]).table
+        n_missing, n_right_missing = lacking.n_scored, int(lacking.correct.sum())
         table = matched.rows[other].table
         n_common, n_right_common = table.n_scored, int(table.correct.sum())
         counts = [
@@ -92,9 +68,3 @@ def missing_cases(runs: dict[str, BenchmarkResult], matched: MatchedRuns) -> lis
             )
         )
     return found
-
-
-def _right(rows: Iterable[EvaluationResult], run: BenchmarkResult) -> tuple[int, int]:
-    """Return how many rows there are and how many of them are right."""
-    found = [verdict(row, run.rows.answers) for row in rows]
-    return len(found), found.count("right")

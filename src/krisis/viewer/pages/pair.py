@@ -12,11 +12,10 @@ import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
-from krisis.metrics.partition import deferral_cell, verdicts
+from krisis.metrics.partition import CELLS, deferral_cell, verdicts
 from krisis.metrics.table import BoolArray, IntArray, Table
-from krisis.reporting.deferral import CELLS
-from krisis.reporting.paired_confidence import QUADRANTS, in_bin
-from krisis.reporting.report import reasons_of
+from krisis.pages.charts.paired_confidence import QUADRANTS, in_bin
+from krisis.pages.worst import reasons_of
 from krisis.results.comparison.matching import (
     OUTCOMES,
     match_runs,
@@ -31,6 +30,8 @@ from krisis.viewer.pages.cases import tone_of
 PAGE_SIZE, LARGEST_PAGE = 50, 500
 SHOWN_CHARACTERS = 50_000
 SORTS = ("position", "gap")
+_LEFT = {"left": ("abstained", "no answer")}  # what is left to a person
+CHOICES = (*OUTCOMES, *_LEFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +85,13 @@ class MatchedPair:
         )
         self._rows = [run.result.rows.taken(matched.positions[run.name]) for run in self.runs]
         self.positions = [np.array(run.places)[matched.positions[run.name]] for run in self.runs]
-        self.task = left.result.provenance.task_facts
 
     @cached_property
     def groups(self) -> dict[str, BoolArray]:
         """Return the rows of every group by its whole name."""
-        words = self.task.words if self.task else str
         return {
             f"{heading}: {group}": rows
-            for heading, parts in groups_of(*self.tables, words).items()
+            for heading, parts in groups_of(*self.tables, self.runs[0].words).items()
             for group, rows in parts.items()
         }
 
@@ -102,7 +101,8 @@ class MatchedPair:
         kept = left.everyone if wanted.show == "all" else differing(left, right)
         for table, outcome in ((left, wanted.left), (right, wanted.right)):
             if outcome:
-                kept = kept & (verdicts(table) == OUTCOMES.index(outcome))
+                codes = [OUTCOMES.index(one) for one in _LEFT.get(outcome, (outcome,))]
+                kept = kept & np.isin(verdicts(table), codes)
         if wanted.quadrant is not None:
             first, second = QUADRANTS[wanted.quadrant - 1]
             kept = kept & (left.correct == first) & (right.correct == second)
@@ -146,9 +146,7 @@ class MatchedPair:
         }
 
     def _words(self, answer: object) -> str:
-        if answer is None:
-            return "none of the allowed answers"
-        return self.task.words(answer) if self.task else str(answer)
+        return "none of the allowed answers" if answer is None else self.runs[0].words(answer)
 
 
 _matching = threading.Lock()
@@ -252,8 +250,8 @@ def parse_filter(query: Mapping[str, str]) -> PairFilter:
     quadrant = text_of(query, "quadrant")
     return PairFilter(
         show=choice_of(query, "show", ("differ", "all")) or "differ",
-        left=choice_of(query, "left", OUTCOMES),
-        right=choice_of(query, "right", OUTCOMES),
+        left=choice_of(query, "left", CHOICES),
+        right=choice_of(query, "right", CHOICES),
         surer=choice_of(query, "surer", ("left", "right")),
         group=text_of(query, "group"),
         quadrant=whole_of(query, "quadrant", default=1, most=4) if quadrant else None,
