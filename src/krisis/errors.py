@@ -55,6 +55,21 @@ class InvalidFile(UserError):
     """A file cannot be read as what it was taken for."""
 
 
+# Other names of metrics, which no likeness of letters would find.
+_ALSO_CALLED = {
+    "auc": "disease_auroc",
+    "roc_auc": "disease_auroc",
+    "recall": "disease_sensitivity",
+    "precision": "disease_ppv",
+    "coverage": "answer_rate",
+}
+
+
+def _initials(name: str) -> str:
+    """Return the first letters of the words of a name: ece of expected_calibration_error."""
+    return "".join(word[:1] for word in name.split("_")) if name.count("_") > 1 else ""
+
+
 class UnknownName(UserError):
     """A name that no suite, backend, metric or option bears."""
 
@@ -70,6 +85,8 @@ class UnknownName(UserError):
         names = sorted(known)
         # People shorten names: acc is the beginning of accuracy, though aurc has more such letters.
         near = sorted((one for one in names if name and one.startswith(name)), key=len)
+        near = near or [one for one in names if _ALSO_CALLED.get(name.lower()) == one]
+        near = near or [one for one in names if _initials(one) == name.lower()]
         near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         suggestion = f"; did you mean {near[0]!r}?" if near else "."
         return cls(f"unknown {kind} {name!r}{suggestion} Known: {', '.join(names) or 'none'}.")

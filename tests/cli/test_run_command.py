@@ -120,7 +120,7 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
         ([*SMALL, "--prices", "absent.yaml"], "absent.yaml does not exist; check --prices"),
         (["run", "phq8", "--model", "replay/absent"], "absent does not exist"),
         (["run", "--config", "absent.yaml"], "does not exist"),
-        (["resume", "absent"], "absent does not exist; name a run"),
+        (["resume", "absent"], "absent does not exist; give a run"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_2(

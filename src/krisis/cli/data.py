@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.data.base import SuiteConfig
 from krisis.data.ckd.commands import check_uci
+from krisis.data.ckd.uci import COLUMNS
 from krisis.data.table.check import check_suite, problem_lines
 from krisis.data.table.sheet import sheet_text
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps
+from krisis.results.artefacts import kind_of, refused
 
 app = new_app("Write and check data files of the suites.")
 
@@ -56,12 +59,23 @@ def check(
         return
     if data_path is not None:
         raise InvalidValue("--data-path is for the YAML file of a table suite")
-    try:
-        check_uci(file, sex_column=sex_column, as_json=as_json)
-    except InvalidFile as error:
-        if not file.is_file():
-            raise
-        raise InvalidFile(f"{error}; if it is another table, type: krisis init {file}") from None
+    if kind_of(file) == "run" and (refusal := refused(file, "a suite or a kidney table")):
+        raise refusal
+    if _is_other_table(file):
+        raise InvalidFile(
+            f"{file} is a table that no suite describes; type: krisis init {file}, then: krisis "
+            f"data check {file.with_suffix('.yaml')}"
+        )
+    check_uci(file, sex_column=sex_column, as_json=as_json)
+
+
+def _is_other_table(file: Path) -> bool:
+    """Tell whether a table has fewer than half of the columns of the kidney tables."""
+    if not file.is_file() or file.suffix.lower() == ".arff":
+        return False
+    with file.open(encoding="utf-8", errors="replace") as opened:
+        header = re.split(r"[,;\t|]", opened.readline(100_000).lower().replace('"', ""))
+    return 2 * len({name.strip() for name in header} & {*COLUMNS}) < len(COLUMNS)
 
 
 def _sheet(file: Path, config: SuiteConfig, data_path: Path | None, *, as_json: bool) -> None:

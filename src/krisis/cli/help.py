@@ -83,7 +83,11 @@ def _sentence(error: Any) -> str:
     """Return the words of a usage error with its suggestions in one form."""
     parameter = getattr(error, "param", None)
     if parameter is not None and not error.message:
-        return f"{_named(parameter)} is missing"
+        name, help_text = _named(parameter), (getattr(parameter, "help", "") or "").rstrip(".")
+        is_option = name.startswith("-") and help_text
+        return f"{name} is missing" + (
+            f" ({help_text[:1].lower()}{help_text[1:]})" * bool(is_option)
+        )
     found = getattr(error.__cause__, "errors", None)
     if parameter is not None and found:
         first = found()[0]

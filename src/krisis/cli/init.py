@@ -39,7 +39,7 @@ def init(
     the outcome away is left out. Nothing is asked and no file is replaced. Of the values, only the
     answers and the names of frequent categories are written.
     """
-    out = out or file.with_suffix(".yaml")
+    out = out or (file.with_suffix(".yaml") if file.name else Path("table.yaml"))
     made = draft(file, out, table=table)
     write_text(out, made.text, private=False)
     typer.echo(f"Wrote {out}")

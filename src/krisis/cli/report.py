@@ -9,7 +9,7 @@ import typer
 from krisis.cli.certify import Confidence, MaxNotEvaluated
 from krisis.cli.help import command, new_app
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.verbs import drawing as verbs
 
 app = new_app()
@@ -21,6 +21,7 @@ app = new_app()
     "krisis report result.json --figures figures --against runs/GUIDELINE",
     "krisis report runs/RUN --cost costs.yaml",
     "krisis report runs/RUN --audit",
+    "krisis report runs/* -o reports",
 )
 def report(
     runs: list[Path] = typer.Argument(..., metavar="RUN", help="A run or a saved result (JSON)."),
@@ -41,32 +42,48 @@ def report(
     with_ids: bool = typer.Option(False, "--with-ids"),
     overwrite: bool = typer.Option(False, "--overwrite"),
 ) -> None:
-    """Write a run as one self-contained HTML page that needs no network."""
-    run, *others_given = runs
-    if others_given:
-        other = others_given[0]
+    """Write a run as one self-contained HTML page that needs no network.
+
+    Several runs, with a folder as --output, become a page each; to compare them, type: krisis
+    compare.
+    """
+    in_folder = output.is_dir() or len(runs) > 1
+    if len(runs) > 1 and output.suffix in (".html", ".htm"):
+        folders = {run.parent for run in runs}
+        named = " ".join(map(str, runs[:3])) + (" …" if len(runs) > 3 else "")
+        if len(runs) > 2 and len(folders) == 1:
+            named = f"{folders.pop()}/*"
         raise InvalidValue(
-            f"a report is about one run, and {len(runs)} were named; to compare them, type: krisis "
-            f"compare {' '.join(map(str, runs[:3]))}{' …' if len(runs) > 3 else ''} --html "
-            f"comparison.html; to show others next to one, type: krisis report {run} --against "
-            f"{other}"
+            f"{len(runs)} runs were named and a report is about one; for a page each, type: krisis "
+            f"report {named} -o FOLDER; to compare them, type: krisis compare {named} --html "
+            "comparison.html"
         )
-    written = verbs.report(
-        run,
-        output,
-        against=against,
-        certificate=certificate,
-        calibration=calibration,
-        confidence=confidence,
-        cost=cost,
-        curve=curve,
-        prevalence=prevalence,
-        audit=audit,
-        figures=figures,
-        max_not_evaluated=max_not_evaluated,
-        with_ids=with_ids,
-        overwrite=overwrite,
-    )
-    typer.echo(f"wrote {output}")
-    if figures is not None:
-        typer.echo(f"wrote {len(written.figures)} files into {figures}")
+    pages = [output / f"{run.stem}.html" if in_folder else output for run in runs]
+    if twice := [page for page in pages if pages.count(page) > 1]:
+        raise InvalidValue(f"two of the runs are called {twice[0].stem}; name them one by one")
+    for page in pages:
+        if page.exists() and not overwrite:
+            raise InvalidFile(f"{page} exists already; choose another name or add --overwrite")
+    if in_folder:
+        output.mkdir(parents=True, exist_ok=True)
+    for run, page in zip(runs, pages, strict=True):
+        folder = figures / run.stem if figures is not None and in_folder else figures
+        written = verbs.report(
+            run,
+            page,
+            against=against,
+            certificate=certificate,
+            calibration=calibration,
+            confidence=confidence,
+            cost=cost,
+            curve=curve,
+            prevalence=prevalence,
+            audit=audit,
+            figures=folder,
+            max_not_evaluated=max_not_evaluated,
+            with_ids=with_ids,
+            overwrite=overwrite,
+        )
+        typer.echo(f"wrote {page}")
+        if folder is not None:
+            typer.echo(f"wrote {len(written.figures)} files into {folder}")

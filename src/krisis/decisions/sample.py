@@ -180,7 +180,8 @@ def check_bounds(risk: float, delta: float) -> None:
     """Refuse a bound or a delta that is no probability."""
     for name, value in (("risk", risk), ("delta", delta)):
         if not 0 < value < 1:
-            raise InvalidValue(f"the {name} must be between 0 and 1, not {value!r}")
+            percent = f"; for {value:g} % write {value / 100:g}" if 1 <= value < 100 else ""
+            raise InvalidValue(f"the {name} must be between 0 and 1, not {value!r}{percent}")
     if risk < _LEAST_RISK:
         raise InvalidValue(
             f"a risk of {risk!r} would take millions of cases; choose {_LEAST_RISK:g} or more"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,7 +74,10 @@ ARTEFACTS: dict[str, Artefact] = {
     ),
     "plan": Artefact("the plan of a sweep", ("sweep",), (), "krisis sweep takes it"),
     "table": Artefact(
-        "a table", ("export --to csv",), (), "to make a run of predictions, type: krisis import"
+        "a table",
+        ("export --to csv",),
+        (),
+        "of patients, krisis init takes it; of predictions, krisis import",
     ),
     "suite": Artefact("a YAML file", (), (), "if it is a suite, krisis run takes it"),
 }
@@ -125,6 +130,8 @@ def _folder(path: Path) -> str:
 
 def refused(path: Path, wanted: str = "a run or a saved result") -> InvalidFile | None:
     """Return the sentence for a path of another kind than wanted; None if its kind is not known."""
+    if not os.path.lexists(path):
+        return InvalidFile(f"{path} does not exist; give {wanted}{_such_as(path)}")
     kind = kind_of(path)
     if not kind:
         return None
@@ -134,3 +141,11 @@ def refused(path: Path, wanted: str = "a run or a saved result") -> InvalidFile 
         *others, last = found.taken_by
         use = f"krisis {', '.join(others)} and {last} take it"
     return InvalidFile("; ".join(filter(None, (f"{path} is {found.words}", use, f"give {wanted}"))))
+
+
+def _such_as(path: Path) -> str:
+    """Return a run to name instead of one that is not there: of a similar name, else the newest."""
+    folder = path.parent if any(path.parent.glob(f"*{SUFFIX}")) else path.parent / "runs"
+    runs = sorted(found.name for found in folder.glob(f"*{SUFFIX}"))
+    near = difflib.get_close_matches(path.name, runs, n=1) or runs[-1:]
+    return f", such as {folder / near[0]}" if near else ""

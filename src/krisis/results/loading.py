@@ -26,8 +26,8 @@ def load_result(path: Path, mode: str | None = None) -> BenchmarkResult:
 
     ``mode`` chooses an experiment of a run file. A run that has not ended is scored as it is.
     """
-    if not path.exists():
-        raise InvalidFile(f"{path} does not exist; name a run or a saved result")
+    if not path.exists() and (missing := refused(path)) is not None:
+        raise missing
     if is_run(path):
         return _scored_run(path)
     if is_parquet(path):

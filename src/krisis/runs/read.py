@@ -812,10 +812,8 @@ def open_run(path: str | Path, *, checked: bool = False) -> RunFile:
 
 
 def _refuse_other(path: Path) -> None:
-    if not os.path.lexists(path):
-        raise InvalidFile(f"{path} does not exist; name a run file such as runs/NAME.krisis")
-    if path.suffix != SUFFIX and not path.is_symlink():
-        told = refused(path, f"a run, such as runs/NAME{SUFFIX}")
+    if not os.path.lexists(path) or (path.suffix != SUFFIX and not path.is_symlink()):
+        told = refused(path, "a run")
         if told is not None:
             raise told
     if path.is_dir() and not path.is_symlink():

@@ -52,8 +52,10 @@ def load(run: str | Path, *, mode: str | None = None) -> BenchmarkResult:
     path = Path(run)
     if path.suffix.lower() in _TABLES and path.is_file() and kind_of(path) in ("", "table"):
         raise InvalidFile(
-            f"{path} is a table of predictions; name its columns: krisis.score({str(run)!r}, "
-            "truth=…, prediction=…)"
+            f"{path} is a table; of predictions, name its columns, in Python: krisis.score("
+            f"{str(run)!r}, truth=…, prediction=…), or type: krisis import {path} --as "
+            f"{_TABLES[path.suffix.lower()]} --truth … --prediction …; of patients, type: krisis "
+            f"init {path}"
         )
     return load_result(path, mode)
 

@@ -91,6 +91,8 @@ def draft(file: Path, out: Path, *, table: str | None = None) -> Draft:
         )
     if not file.is_file():
         raise InvalidFile(f"there is no file {file}; give the path of a table")
+    if file.suffix.lower() in (".yaml", ".yml"):
+        raise InvalidFile(f"{file} is a YAML file, not a table; type: krisis data check {file}")
     name = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()
     if is_database(file):
         summary, source = _summary_of_database(file, name, table)
