@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from krisis.pages.document import Cell, Content, Document, Facts, Sentences, Table
+from krisis.pages.document import Cell, Chart, Content, Document, Facts, Sentences, Table
 from krisis.pages.numbers import Estimate
 
 
@@ -49,7 +49,7 @@ def said(document: Document) -> str:
                 lines += part.lines
             elif isinstance(part, Facts):
                 lines += [f"{name}  {value}" for name, value in part.pairs]
-            else:
+            elif not isinstance(part, Chart):
                 lines += [part.title, "  ".join(one.heading for one in part.columns)]
                 lines += ["  ".join(cells) for cells in part.written()]
                 lines.append(part.note)

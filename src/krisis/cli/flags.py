@@ -116,6 +116,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--n": ("NUMBER", "Patients available; report what they can show."),
     "--n-participants": ("NUMBER", "How many participants."),
     "--n-patients": ("NUMBER", "How many patients."),
+    "--new": ("RUN", "A run of patients since the certificate; repeatable, in order of arrival."),
     "--no-worse": ("RULE", "Such as 'accuracy by 0.03': no loss beyond that; repeatable."),
     "--non-inferior": (
         "RULE",
@@ -176,7 +177,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--task": ("NAME", "Task by its name; repeatable."),
     "--threshold": ("SHARE", "Answer from this confidence on."),
     "--thresholds": ("SHARES", "With --curve: comma-separated threshold probabilities."),
-    "--time": ("COLUMN", "With --verify: metadata column that orders the patients."),
+    "--time": ("COLUMN", "Metadata column of numbers or ISO dates that orders the patients."),
     "--title": ("TEXT", "A title of your own."),
     "--to": (
         "FORMAT",
