@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "krisis.cli.resume",
             "Finish a run or a sweep that was cut short.",
         ),
+        "read": ("krisis.cli.read", "Let a person read the cases; the answers are a run."),
         "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
     },
     "Look": {
