@@ -23,9 +23,9 @@ MEASURED = tests/metrics tests/confidence tests/decisions tests/reporting tests/
 	tests/cli/test_selective_commands.py tests/test_own_metric.py
 
 pytest: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not slow and not hf" $(MEASURED) \
+	$(BIN)/python -m pytest -n 2 $(MEASURED) \
 		--cov=krisis.metrics --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-	$(BIN)/python -m pytest -n 2 -m "not slow and not hf" $(MEASURED:%=--ignore=%) tests
+	$(BIN)/python -m pytest -n 2 $(MEASURED:%=--ignore=%) tests
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow

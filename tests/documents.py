@@ -29,7 +29,7 @@ def line_of(document: Document, name: str) -> dict[str, Cell]:
     for table in tables(document):
         for cells in table.rows:
             if cells[0] == name:
-                return dict(zip((one.heading for one in table.columns), cells, strict=True))
+                return dict(zip(table.headings(), cells, strict=True))
     raise AssertionError(f"no row is called {name!r}")
 
 
@@ -50,7 +50,7 @@ def said(document: Document) -> str:
             elif isinstance(part, Facts):
                 lines += [f"{name}  {value}" for name, value in part.pairs]
             elif not isinstance(part, Chart):
-                lines += [part.title, "  ".join(one.heading for one in part.columns)]
+                lines += [part.title, "  ".join(part.headings())]
                 lines += ["  ".join(cells) for cells in part.written()]
                 lines.append(part.note)
     return "\n".join(lines)

@@ -24,7 +24,7 @@ from krisis.metrics.table import Table
 from krisis.reporting.report import build_report, report_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
-from krisis.results.side_by_side import side_by_side
+from krisis.results.side_by_side import best_first, side_by_side
 
 
 class ConfidentErrors(BaseMetric):
@@ -95,9 +95,9 @@ def test_a_plug_in_metric_is_shown_compared_ranked_and_gated(
     assert delta.verdict() == "worse"
     assert comparison.tied_with_best()[key] == ["good"]
 
-    lines = list(side_by_side(runs).lines())
-    place = lines.index(f"{metrics[1].label} (lower is better)")
-    assert [line.split()[0] for line in lines[place + 1 : place + 3]] == ["good", "poor"]
+    found = side_by_side(runs)
+    (column,) = [one for one in found.columns if one.heading == metrics[1].label]
+    assert [entry.name for entry in best_first(found.entries, column)] == ["good", "poor"]
 
     gate = Gate([f"{key} <= 0.9"])
     assert check_run(stored, gate)[0].state == "not judged"  # 2 % of the calls were lost

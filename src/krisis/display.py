@@ -97,6 +97,18 @@ class Documented:
         found: Document = getattr(import_module(module), name)(self)
         return found
 
+    def written(self, medium: str) -> str:
+        """Return all there is to show as text: table, csv, markdown, latex or html."""
+        text: str = import_module("krisis.pages.media").written(self.document(), medium)
+        return text
+
+    def __str__(self) -> str:
+        """Return what the command prints."""
+        shown: str = import_module("krisis.pages.terminal").terminal_text(
+            self.document(), verbose=False
+        )
+        return shown
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         shown: str = import_module("krisis.pages.html").html_fragment(self.document())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.scoring import metrics_from_names, score_all
-from krisis.pages.compare import case_sentences, cases_document
+from krisis.pages.compare import case_sentences
 from krisis.pages.document import Table
 from krisis.pages.terminal import terminal_text
 from krisis.reporting.comparison import comparison_html
@@ -70,20 +70,20 @@ def test_without_labels_nothing_is_said_of_what_was_due() -> None:
 
 
 def test_the_table_counts_every_case_once() -> None:
-    (section,) = cases_document(compared()).sections
-    table = section.parts[1]
+    table = compared().document().section("cases").parts[0]
     assert isinstance(table, Table)
     assert [list(cells) for cells in table.rows] == [
         ["careful right", 20, 3, 2, 25],
         ["careful wrong", 2, 0, 0, 2],
         ["careful left", 6, 4, 6, 16],
+        ["all", 28, 7, 8, 43],
     ]
 
 
 def test_terminal_and_page_say_the_same_sentence() -> None:
     comparison = compared()
     sentence = case_sentences(comparison.pairs[0])[0]
-    assert sentence in " ".join(terminal_text(cases_document(comparison)).split())
+    assert sentence in " ".join(terminal_text(comparison.document()).split())
     page = comparison_html(comparison)
     assert sentence in page
     assert page.index(sentence) < page.index('id="h-scores"')
@@ -92,4 +92,5 @@ def test_terminal_and_page_say_the_same_sentence() -> None:
 def test_runs_without_rows_have_no_cases_to_compare() -> None:
     scores = run("a", 0).metric_scores
     unpaired = compare_runs({n: BenchmarkResult([], scores, {}, n) for n in "ab"})
-    assert cases_document(unpaired).sections == []
+    assert next(one.key for one in unpaired.document().sections) == "scores"
+    assert unpaired.document().lead[0].startswith("UNPAIRED")

@@ -31,7 +31,6 @@ from krisis.execution.stopping import Stop
 from krisis.metrics import Accuracy, DeferralAlignment
 from krisis.reporting.report import build_report, report_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
-from krisis.results.comparison.text import heading
 from krisis.results.side_by_side import warned
 from krisis.results.stops import BudgetReached, Decided, Interrupted, StopRule
 from krisis.runs.load import list_runs, load_run
@@ -306,8 +305,8 @@ def test_every_report_says_how_the_run_ended_and_that_its_figures_lean(tmp_path:
     reread = BenchmarkResult.load(stopped.save(tmp_path / "new.json"))
     assert (reread.stop_rule, reread.stop) == (stopped.stop_rule, stopped.stop)
     quick = CompareOptions(n_permutations=99)
-    assert caution in heading(compare_runs({"old": old, "new": reread}, quick))
-    assert caution not in heading(compare_runs({"old": old, "other": other}, quick))
+    assert caution in said(compare_runs({"old": old, "new": reread}, quick).document())
+    assert caution not in said(compare_runs({"old": old, "other": other}, quick).document())
     assert warned(reread) == ["stopped as asked"]
     checked = CliRunner().invoke(
         app, ["check", str(tmp_path / "new.json"), "--require", "accuracy >= 0.5"]

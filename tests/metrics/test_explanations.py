@@ -17,6 +17,7 @@ from krisis.metrics.explanations import METHODS, REASONS
 from krisis.metrics.scoring import score_all
 from krisis.metrics.selective_prediction import RiskAtCoverage
 from krisis.metrics.table import Answers
+from krisis.pages.compare import runs_sections
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import side_by_side
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -70,8 +71,9 @@ def test_a_notebook_explains_the_methods_and_reasons_it_shows() -> None:
     assert result._repr_html_().count(f"<p>mid_p: {METHODS['mid_p']}</p>") == 1
     silent = score_all([SelectiveAccuracy()], rows[1:], intervals=BootstrapOptions())
     unanswered = BenchmarkResult(rows[1:], silent, {}, "m")
-    nothing = "  m  undefined: no_non_abstained_predictions (nothing was answered)"
-    assert nothing in side_by_side({"m": unanswered}).lines()
+    nothing = "is undefined: no_non_abstained_predictions (nothing was answered)"
+    (section,) = runs_sections(side_by_side({"m": unanswered}))
+    assert f"Selective Accuracy of m {nothing}" in section.parts[1].lines
     with pytest.raises(InvalidValue, match="nothing was answered"):
         unanswered.risk_coverage_curve()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.documents import said
 from tests.invented_runs import invented_rows, result_of, write_run
 from typer.testing import CliRunner
 
@@ -23,6 +24,9 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import Direction, EvaluationResult, MetricScore, MetricScores, Rows
+from krisis.pages.compare import margin_words
+from krisis.pages.document import Table
+from krisis.pages.numbers import Estimate
 from krisis.reporting.comparison import comparison_html, comparison_page
 from krisis.results.account import TaskFacts
 from krisis.results.comparison.compare import (
@@ -32,14 +36,6 @@ from krisis.results.comparison.compare import (
     Pair,
     compare_runs,
     unpaired_interval,
-)
-from krisis.results.comparison.text import (
-    compared_by_lines,
-    comparison_parts,
-    delta_cells,
-    heading,
-    margin_words,
-    row_name,
 )
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
@@ -192,11 +188,13 @@ def test_the_headline_of_the_task_is_the_primary_metric_and_the_others_are_descr
 def test_the_numbers_of_a_row_are_one_quantity() -> None:
     runs = {"a": result_of(invented_rows(160)), "b": result_of(invented_rows(160, skill=0.9))}
     comparison = compare_runs(runs, CompareOptions(("aurc", "accuracy"), 399))
-    for delta in comparison.pairs[0].deltas.values():
-        left, right, difference = (float(cell) for cell in delta_cells(delta)[:3])
-        assert right - left == pytest.approx(difference, abs=1.5e-4)
+    (table,) = comparison.document().section("scores").parts
+    assert isinstance(table, Table)
+    assert [cells[0] for cells in table.rows] == ["AURC / Cmax", "Accuracy"]
+    for _, left, right, difference, _ in table.rows:
+        assert isinstance(difference, Estimate)
+        assert right - left == pytest.approx(difference.value)
     delta = comparison.pairs[0].deltas["aurc"]
-    assert row_name(delta) == "AURC / Cmax *"
     assert delta.shown == (delta.left_compared, delta.right_compared) != (delta.left, delta.right)
     frame = comparison.to_frame()
     found = (frame["right_value"] - frame["left_value"]).tolist()
@@ -207,9 +205,16 @@ def test_a_margin_prints_the_two_sided_verdict() -> None:
     run = answers("+" * 150 + "-" * 50)
     same = compare_runs({"a": run, "b": run}, CompareOptions(("accuracy",), margin=0.05))
     assert margin_words(delta_of(same, "accuracy")) == "equivalent (margin 0.05)"
+    verdict = same.document().verdict
+    assert verdict is not None
+    assert verdict.line("margin").question == "At most 0.05 worse?"
+    assert [verdict.line(key).answer for key in ("headline", "margin")] == ["cannot tell", "yes"]
     worse = {"a": answers("+" * 200), "b": answers("+" * 100 + "-" * 100)}
     found = delta_of(compare_runs(worse, CompareOptions(("accuracy",), margin=0.05)), "accuracy")
     assert found.to_dict(0.95)["margin_verdict"] == "worse"
+    verdict = compare_runs(worse, CompareOptions(("accuracy",), margin=0.05)).document().verdict
+    assert verdict is not None
+    assert [verdict.line(key).answer for key in ("headline", "margin")] == ["no", "no"]
 
 
 def test_parameters_of_a_metric_are_those_it_was_scored_with() -> None:
@@ -467,15 +472,14 @@ def test_what_the_runs_took_is_in_the_terminal_the_json_and_the_page() -> None:
     }
     comparison = compare_runs(runs, QUICK)
     assert comparison.to_dict()["spending"] == {"paid": took, "rule": dict.fromkeys(took)}
-    lines = [
-        "paid: elapsed seconds 12.3, token total 4,321, cost $0.0125",
-        "rule: elapsed seconds not known, token total not known, cost not known",
+    table = comparison.document().section("spending").parts[0]
+    assert isinstance(table, Table)
+    assert table.rows == [
+        ["paid", 12.34, 4321, 0.0125],
+        ["rule", "not known", "not known", "not known"],
     ]
-    shown = [part for part in comparison_parts(comparison) if isinstance(part, str)]
     page = comparison_html(comparison)
-    for line in lines:
-        assert f"  {line}" in shown
-        assert line in page
+    assert all(f">{cell}</td>" in page for row in table.written() for cell in row)
 
 
 def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
@@ -485,7 +489,7 @@ def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
     options = ["--permutations", "200", "--html", str(page), "--margin", "0.1"]
     shown = CliRunner().invoke(app, ["compare", str(left), str(right), *options])
     assert shown.exit_code == 0, shown.output
-    assert "model/b  minus  model/a" in shown.output
+    assert "model/b compared with model/a" in shown.output
     assert "right → wrong" in page.read_text(encoding="utf-8")
     as_json = CliRunner().invoke(
         app, ["compare", str(left), str(right), "--permutations", "200", "--json", "-m", "accuracy"]
@@ -544,7 +548,7 @@ def test_the_risk_in_force_and_a_mixture_of_patients_are_said_first() -> None:
     for run in runs.values():
         run.suite_description["deferral"] = {"risk": 0.1}
         run.scores_by_source = {"real": run.metric_scores, "synthetic": run.metric_scores}
-    words = heading(compare_runs(runs, QUICK))
+    words = " ".join(compare_runs(runs, QUICK).document().lead)
     assert words.count("wrong with a probability of 0.1 or more") == 1
     assert words.count("is over real and synthetic patients") == 2
     assert warned(runs["a"]) == ["2 not evaluated", "real and synthetic patients together"]
@@ -565,9 +569,9 @@ class ReasonedOdds(Odds):
 @pytest.mark.parametrize(
     ("metric", "line"),
     [
-        (AURC(), "* AURC is compared by AURC / Cmax, so that abstaining more is no advantage."),
-        (Odds(), "* Odds is compared by log odds."),
-        (ReasonedOdds(), "* Odds is compared by log odds, as odds multiply."),
+        (AURC(), "AURC is compared by AURC / Cmax, so that abstaining more is no advantage."),
+        (Odds(), "Odds is compared by log odds."),
+        (ReasonedOdds(), "Odds is compared by log odds, as odds multiply."),
     ],
 )
 def test_a_metric_says_itself_why_it_is_compared_by_another_number(
@@ -575,6 +579,5 @@ def test_a_metric_says_itself_why_it_is_compared_by_another_number(
 ) -> None:
     runs = {"a": result_of(invented_rows(60)), "b": result_of(invented_rows(60, skill=0.8))}
     comparison = compare_runs(runs, CompareOptions((metric,), 99))
-    assert list(compared_by_lines(comparison)) == [line]
-    assert line in list(comparison_parts(comparison))
-    assert comparison_page(comparison).compared_by == [line]
+    assert line in said(comparison.document()).splitlines()
+    assert line in comparison_page(comparison).tests

@@ -12,7 +12,7 @@ from krisis.cli.app import app
 from krisis.metrics.base import Direction, MetricScore
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
-from krisis.results.side_by_side import cell_dict, metric_cell, side_by_side
+from krisis.results.side_by_side import best_first, cell_dict, metric_cell, side_by_side
 from krisis.statistics.intervals import Interval
 
 
@@ -25,8 +25,8 @@ def run_of(direction: Direction, value: float, **details: object) -> BenchmarkRe
 
 def order(runs: dict[str, BenchmarkResult]) -> list[str]:
     """Return the names in the order of the one metric."""
-    _, *lines = side_by_side(runs).lines()
-    return [line.split()[0] for line in lines]
+    found = side_by_side(runs)
+    return [entry.name for entry in best_first(found.entries, found.columns[0])]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,9 @@ def test_more_than_two_runs_are_compared_side_by_side_each_on_its_own_rows(tmp_p
     paths = [str(run.save(tmp_path / f"{name}.json")) for name, run in runs.items()]
     words = ["compare", *paths, "-m", "accuracy", "--permutations", "99"]
     printed = CliRunner().invoke(app, words).output
-    place = printed.splitlines().index("Accuracy (higher is better)")
-    assert printed.splitlines()[place + 3].startswith("  poor ")
+    place = printed.splitlines().index("Runs, best first")
+    names = [line.split()[0] for line in printed.splitlines()[place + 2 : place + 5]]
+    assert names[-1] == "poor"
+    assert sorted(names) == sorted(runs)
     two = CliRunner().invoke(app, [words[0], *paths[:2], *words[4:]]).output
-    assert "(higher is better)" not in two
+    assert "best first" not in two

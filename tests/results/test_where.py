@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.documents import said
 from tests.invented_runs import invented_rows, result_of
 from typer.testing import CliRunner
 
@@ -16,9 +17,9 @@ from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.paired import Exchanges
+from krisis.pages.compare import where_lines
 from krisis.reporting.comparison import comparison_page
 from krisis.results.comparison.compare import CompareOptions, compare_runs
-from krisis.results.comparison.text import comparison_parts, where_lines
 from krisis.results.comparison.where import GroupDifference, Where, where_they_differ
 from krisis.statistics.paired_groups import PairedGroup, paired_groups
 
@@ -73,7 +74,7 @@ def test_a_group_is_counted_by_hand_and_named_first() -> None:
     assert where.outcomes["right", "right"] == 98
     assert where.overall["right"].delta == pytest.approx(22 / 120)
     (line, *_) = where_lines(where)
-    assert line.startswith("They differ mostly where stage is 3: right answers +50.0 points")
+    assert line.startswith("Largest difference: stage 3, right answers +50 points (")
     assert "elsewhere +2.5 points" in line
 
 
@@ -83,7 +84,7 @@ def test_few_patients_are_neither_tested_nor_shown_and_one_group_is_no_group() -
     assert where.differences == []
     assert set(where.skipped) == {"stage: 3", "stage: 4"}
     assert list(where_lines(where)) == [
-        "Where they differ: no group has enough patients inside and outside to be tested."
+        "No group has enough patients inside and outside to be tested."
     ]
 
 
@@ -93,12 +94,12 @@ def test_an_even_difference_does_not_stand_out_and_is_said_to_be_even() -> None:
     uneven = rows_of(("-" + "+" * 9 + "+" * 10) * 5 + ("+-" + "+" * 8 + "+" * 10) * 5, stages)
     even = where_of(uneven, right)
     assert even.standing_out == []
-    assert next(where_lines(even)).startswith("No group stands out: as far as these data show, the")
+    assert where_lines(even)[0].startswith("No group stands out: right answers ")
     assert where_of(left, right).standing_out  # all in stage 3: every tenth row
     same = where_of(right, right)
     assert all(one.p_adjusted == 1 for one in same.differences)
     assert all(one.interval.low < 0 < one.interval.high for one in same.differences)
-    assert "no overall difference is shown by these data" in next(where_lines(same))
+    assert "no overall difference is shown" in where_lines(same)[0]
 
 
 def test_abstentions_are_a_figure_of_their_own_and_a_smaller_difference_is_called_so() -> None:
@@ -208,7 +209,7 @@ def test_pairs_are_paid_for_and_all_outputs_say_the_same(tmp_path: Path) -> None
     assert all(b.p_adjusted == min(1.0, 3 * a.p_adjusted) for a, b in pairs)
     (sentence, *_) = where_lines(alone)
     assert sentence in comparison_page(two).pairs[0].where_words
-    assert sentence in comparison_parts(two)
+    assert sentence in said(two.document())
     for name, run in runs.items():
         run.save(tmp_path / f"{name}.json")
     told = ["compare", *(str(tmp_path / f"{name}.json") for name in "ab"), "--permutations", "119"]

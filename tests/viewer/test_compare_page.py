@@ -124,9 +124,7 @@ def test_the_group_in_which_they_differ_is_named_first_and_leads_to_its_cases(si
     facts = site.get(f"/compare.json?{PAIR}").json["comparison"]["pairs"][0]["where"]
     assert facts["standing_out"][0] == "stage: 3, right"
     text = site.get(f"/compare?{PAIR}").text
-    assert text.index("They differ mostly where stage is 3") < text.index(
-        '<h2 id="h-scores">Scores</h2>'
-    )
+    assert text.index("Largest difference: stage 3") < text.index('<h2 id="h-scores">Scores</h2>')
     assert 'href="/compare/cases?run=z-old&amp;run=a-new&amp;group=stage%3A+3"' in text
     found = site.get(f"/compare/cases.json?{PAIR}&group=stage%3A%203&size=500").json
     rows = [
@@ -316,9 +314,7 @@ def test_two_clicks_from_home_say_where_two_runs_differ(watched: Watched, site: 
     page.goto(site.address)
     page.click("a[aria-label='Compare z-old with …']")
     page.click(".offered-runs a[href*='run=a-new']")
-    eventually(page.locator(".headline").first).to_contain_text(
-        "They differ mostly where stage is 3"
-    )
+    eventually(page.locator(".headline").first).to_contain_text("Largest difference: stage 3")
     page.click("a:has-text('both replies beside each other')")
     page.select_option("select[name=surer]", "right")
     page.wait_for_url("**surer=right**")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ from tests.viewer.conftest import Site, Watched, eventually
 
 from krisis.metrics.base import Rows
 from krisis.outcomes import OUTCOMES
+from krisis.pages.numbers import Estimate, figure
+from krisis.pages.strip import Strip
 from krisis.results.call_totals import CallTotals
 from krisis.runs.write import RowPlace
 
@@ -133,6 +138,71 @@ def test_baselines_stand_below_the_models_and_a_model_is_not_its_own(
     (table,) = serve(tmp_path).get("/index.json").json["tables"]
     assert [one["name"] for one in table["baselines"]] == ["majority"]
     assert table["baselines"][0]["figures"]["accuracy"]["value"] == scores["accuracy"].value
+
+
+def scored(rows: Rows, model: str, accuracy: dict[str, float]) -> Any:
+    """Return a run with accuracy as its headline, and baselines of a given accuracy."""
+    result = result_of(rows, model)
+    own = result.metric_scores["accuracy"]
+    result.baselines = {
+        name: {"Accuracy": replace(own, value=value, interval=None)}
+        for name, value in accuracy.items()
+    }
+    facts = result.provenance.task_facts
+    result.provenance = replace(
+        result.provenance, task_facts=replace(facts, metrics=("selective_accuracy", "accuracy"))
+    )
+    return result
+
+
+def test_a_task_begins_with_its_finding_and_tags_say_what_to_know_of_a_run(
+    serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    known = {"majority": 0.6, "guideline": 0.7, "ideal": 1.0}
+    bold = Rows((replace(row, abstained=False) for row in invented_rows(200, skill=0.2)), ANSWERS)
+    bold = Rows(
+        (replace(r, prediction=1 - r.ground_truth) if r.prediction is None else r for r in bold),
+        ANSWERS,
+    )
+    write_run(tmp_path / "bold", scored(bold, "maker/bold", known))
+    write_run(tmp_path / "a", scored(invented_rows(200), "maker/careful", known))
+    write_run(tmp_path / "b", scored(invented_rows(200, skill=0.9), "maker/careful", known))
+    site = serve(tmp_path)
+    (task,) = site.get("/index.json?sort=-accuracy").json["tables"]
+    lines = {row["name"]: row for row in task["rows"]}
+    assert [row["name"] for row in task["rows"]][-1] == "bold"
+    assert lines["bold"]["tags"][:2] == ["never defers", "worse than majority"]
+    n_lost = lines["a"]["counts"]["not_evaluated"]
+    assert n_lost
+    assert lines["a"]["tags"] == [f"{n_lost} not evaluated"]
+    assert {name: (r["short_name"], r["is_ambiguous"]) for name, r in lines.items()} == {
+        "bold": ("bold", False),
+        "a": ("careful", True),
+        "b": ("careful", True),
+    }
+    best = max(lines.values(), key=lambda row: row["figures"]["accuracy"]["value"])
+    low, high = best["figures"]["accuracy"]["interval"]
+    written = figure(Estimate(best["figures"]["accuracy"]["value"], low, high))
+    n = sum(row["figures"]["accuracy"]["interval"][0] > 0.7 for row in lines.values())
+    assert task["finding"] == (
+        f"careful has the best Accuracy: {written}. Best baseline: guideline 0.700; {n} of 3 runs "
+        "are better with their whole interval."
+    )
+    page = site.get("/?sort=-accuracy").text
+    assert page.count('class="strip"') == 1 + 3 + 3  # the scale, the runs and the baselines
+    assert task["finding"] in page
+    assert written in page
+
+
+def test_a_strip_holds_every_interval_and_points_to_a_baseline_that_is_far_off() -> None:
+    strip = Strip.over([Estimate(0.5, 0.4, 0.6), Estimate(0.8)], [0.3, -7.0])
+    assert (strip.low, strip.high, strip.ticks) == (0.3, 0.8, (0.3,))
+    assert "polygon" in strip.row(Estimate(-7.0), tick=True)
+    assert 'cx="12.0"' in strip.row(Estimate(0.3))
+    assert 'cx="288.0"' in strip.row(Estimate(0.8))
+    labels = re.findall(r">([^<>]+)</text>", strip.axis())
+    assert labels == ["0.3", "0.4", "0.5", "0.6", "0.7", "0.8"]
+    assert "circle" not in strip.row(Estimate(math.nan))
 
 
 def test_a_certificate_beside_a_run_is_named_and_a_changed_one_not_believed(
@@ -247,10 +317,10 @@ def test_ticks_focus_and_search_survive_new_rows_and_lead_to_the_comparison(
     live.append([RowPlace(20, 20)], [rows[20]], CallTotals())
     page.wait_for_selector("progress[value='21']", state="attached", timeout=15_000)
     assert page.is_checked("input[value=a]")
-    assert page.evaluate("document.activeElement.textContent") == "m/b"
+    assert page.evaluate("document.activeElement.textContent") == "b"
     page.keyboard.press("/")
     page.keyboard.type("m/c")
-    eventually(page.locator("table.results tbody tr")).to_have_count(1)
+    eventually(page.locator("table.forest tbody tr")).to_have_count(1)
     eventually(page.locator("#n-chosen")).to_contain_text("2 chosen (2 not shown here)")
     assert page.url.endswith("?text=m%2Fc")
     page.click("text=Compare the chosen runs")
@@ -271,7 +341,7 @@ def test_keys_go_through_the_list_and_stay_out_of_fields(watched: Watched, site:
     page.keyboard.press("k")
     assert page.evaluate(focused) == first
     page.keyboard.press("x")
-    assert page.locator("table.results input:checked").count() == 1
+    assert page.locator("table.forest input:checked").count() == 1
     page.keyboard.press("?")
     assert page.locator("dialog[open]").count() == 1
     page.keyboard.press("Escape")

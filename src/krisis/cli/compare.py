@@ -7,23 +7,16 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
-from krisis.cli.console import drawn, warn_of_damage, wide_console
-from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
+from krisis.cli.console import warn_of_damage
+from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue
-from krisis.json_values import dumps, write_text
-from krisis.pages.compare import cases_document
-from krisis.pages.terminal import terminal_text
+from krisis.json_values import write_text
 from krisis.reporting.comparison import comparison_html
-from krisis.reporting.run_tables import comparison_tables
-from krisis.results.comparison.compare import Comparison
-from krisis.results.comparison.text import comparison_parts
 from krisis.verbs import scoring as verbs
 
 app = new_app()
-MOST_PAIRS = 3  # of which the cases are compared one by one
 
 
 @command(
@@ -46,10 +39,11 @@ def compare(
     output_format: Format = "",
     as_json: AsJson = False,
     output: Output = None,
+    verbose: Verbose = False,
     html: Path | None = typer.Option(None, "--html"),
 ) -> None:
     """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
-    chosen, to_file = chosen_format(output_format, as_json, output), output is not None
+    chosen = chosen_format(output_format, as_json, output)
     with Console(stderr=True).status("permuting patients …"):
         comparison = verbs.compare(
             *runs,
@@ -60,28 +54,10 @@ def compare(
             seed=seed,
         )
     warn_of_damage(comparison.runs.values())
-    Answer(
-        text=lambda: drawn(lambda shown: draw_comparison(comparison, shown), to_file=to_file),
-        tables=lambda: comparison_tables(comparison),
-        json=lambda: dumps(comparison.to_dict()),
-    ).give(chosen, output)
+    give(comparison, comparison.to_dict, chosen, output=output, verbose=verbose)
     if html is not None:
         write_text(html, comparison_html(comparison))
         typer.echo(f"wrote {html}", err=True)
-
-
-def print_comparison(comparison: Comparison) -> None:
-    """Print a comparison, pair by pair."""
-    draw_comparison(comparison, wide_console())
-
-
-def draw_comparison(comparison: Comparison, console: Console) -> None:
-    """Draw a comparison on a console, pair by pair."""
-    if len(comparison.pairs) <= MOST_PAIRS:  # of many runs, the table of all comes first
-        for line in terminal_text(cases_document(comparison)).splitlines()[1:]:
-            console.print(Text(line))
-    for part in comparison_parts(comparison, width=console.width):
-        console.print(part)
 
 
 def margins_of(texts: Sequence[str]) -> float | dict[str, float] | None:

@@ -74,7 +74,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--filter": ("NAME", "lm-eval: the filter to take."),
     "--folds": ("NUMBER", "Folds of patients for cross-fitting."),
     "--force": ("", "Fit even with fewer than 10 right or 10 wrong answers."),
-    "--format": ("FORMAT", "table (to read), csv (a line per number), markdown or latex."),
+    "--format": ("FORMAT", "table (to read), csv (a line per number), markdown, latex or json."),
     "--from": ("RUN", "Pilot run to take rates and patients from; two where runs are compared."),
     "--gate": ("FILE", "YAML file with require, no_worse, non_inferior and against."),
     "--group": ("COLUMN", "Column or key to break results down by; repeatable."),

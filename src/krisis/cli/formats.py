@@ -1,21 +1,22 @@
-"""In which format a command prints its numbers, and whether into a file."""
+"""In which format a command prints what it found, and whether into a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from krisis.cli.console import has_colour
 from krisis.cli.streams import echo_json
+from krisis.display import Documented
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.json_values import write_text
-from krisis.reporting.tables import EstimateTable, written
+from krisis.json_values import JsonMapping, dumps, write_text
+from krisis.pages.terminal import terminal_text
 
-FORMATS = ("table", "csv", "markdown", "latex")
 _OF_SUFFIX = {".csv": "csv", ".md": "markdown", ".tex": "latex", ".json": "json"}
+FORMATS = ("table", "csv", "markdown", "latex", "json")
 
 Format = Annotated[
     str,
@@ -29,6 +30,7 @@ Output = Annotated[
         "-o",
     ),
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v")]
 
 
 def chosen_format(name: str, as_json: bool, output: Path | None = None) -> str:
@@ -37,33 +39,34 @@ def chosen_format(name: str, as_json: bool, output: Path | None = None) -> str:
         raise InvalidFile(f"{output} exists already; choose another name or remove it first")
     if name and name not in FORMATS:
         raise UnknownName.among("format", name, FORMATS)
-    if as_json and name:
+    if as_json and name not in ("", "json"):
         raise InvalidValue(f"--json and --format {name} contradict each other; give one of them")
     if as_json or name:
         return "json" if as_json else name
     return _OF_SUFFIX.get(output.suffix.lower(), "table") if output is not None else "table"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a command found, in every form; each is made only where it is wanted."""
-
-    text: Callable[[], str]
-    tables: Callable[[], Sequence[EstimateTable]]
-    json: Callable[[], str]
-
-    def written(self, name: str) -> str:
-        """Return the answer in a format."""
-        if name == "table":
-            return self.text()
-        return self.json() if name == "json" else written(self.tables(), name).rstrip("\n")
-
-    def give(self, name: str, output: Path | None = None) -> None:
-        """Print the answer in a format, or write it to a file."""
-        if output is not None:
-            write_text(output, self.written(name) + "\n", private=name == "json")
-            typer.echo(f"wrote {output}", err=True)
-        elif name == "json":
-            echo_json(self.json())
-        else:
-            typer.echo(self.written(name))
+def give(
+    found: Documented,
+    json: Callable[[], str | JsonMapping],
+    format: str = "table",  # noqa: A002 - as the option is called
+    *,
+    output: Path | None = None,
+    verbose: bool = False,
+) -> None:
+    """Print a result in a format, or write it to a file; ``json`` is the result with its keys."""
+    if format == "json":
+        facts = json()
+        text = facts if isinstance(facts, str) else dumps(facts)
+    elif format == "table":
+        colour = output is None and has_colour()
+        text = terminal_text(found.document(), verbose=verbose, colour=colour)
+    else:
+        text = found.written(format)
+    if output is not None:
+        write_text(output, f"{text}\n", private=format == "json")
+        typer.echo(f"wrote {output}", err=True)
+    elif format == "json":
+        echo_json(text)
+    else:
+        typer.echo(text)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
-from krisis.cli.formats import Answer, AsJson, Format, chosen_format
+from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.cli.selective_output import (
-    check_plot,
-    draw_evaluation,
-    evaluation_text,
-    run_names,
-    with_progress,
-)
 from krisis.confidence.evaluation import DEFAULT_GRID
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.metrics.items import RunItems
-from krisis.reporting.run_tables import selective_tables
+from krisis.reporting.selective_plot import check_plot, draw_evaluation
 from krisis.verbs import deciding as verbs
 
 app = new_app()
@@ -115,21 +111,29 @@ def selective(
             against_mode=modes[-1],
             progress=progress,
         )
-    evaluation, artifact = found.evaluation, found.to_json()
+    evaluation = found.evaluation
     for warning in found.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if output is not None:
         output = new_name(output, evaluation.runs) if output.is_dir() else output
-        write_text(output, dumps(artifact) + "\n")
+        write_text(output, dumps(found.to_json()) + "\n")
     if plot is not None:
         draw_evaluation(evaluation, plot)
-    Answer(
-        text=lambda: evaluation_text(evaluation, artifact, found.calibrator),
-        tables=lambda: selective_tables(evaluation, run_names(evaluation.runs)),
-        json=lambda: dumps(artifact),
-    ).give(chosen)
+    give(found, found.to_json, chosen)
     for written in filter(None, (output, plot)):
         typer.echo(f"wrote {written}", err=chosen != "table")
+
+
+@contextmanager
+def with_progress(n_resamples: int, *, quiet: bool) -> Iterator[Callable[[int], None] | None]:
+    """Show a bar of the resamples on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("resampling patients", total=n_resamples)
+        yield lambda n_done: bar.advance(task, n_done)
 
 
 def new_name(folder: Path, runs: Sequence[RunItems]) -> Path:

@@ -9,27 +9,23 @@ from pathlib import Path
 import typer
 
 from krisis.cli.carry_out import announce, ctrl_c, even_repeats, write_run_file
-from krisis.cli.compare import print_comparison
+from krisis.cli.console import print_document
 from krisis.cli.help import command, new_app
 from krisis.cli.run_file import run_format
 from krisis.cli.run_options import given_options, with_options
-from krisis.cli.streams import echo_lines
 from krisis.errors import UserError
 from krisis.execution.assembly import checked_batches, estimate_of, third_party_notice
 from krisis.execution.config import RunConfig, config_text
 from krisis.execution.grid import Plan, SweepFolder, plan_of, read_plan
 from krisis.json_values import JsonObject, JsonValue, write_text
-from krisis.reporting.sweep import Group, sweep_html
+from krisis.pages.sweep import SweepResult, TaskRuns
+from krisis.reporting.pages import document_page
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import compare_runs
-from krisis.results.comparison.text import closing_lines, heading, overview_lines, spending_words
-from krisis.results.side_by_side import side_by_side
 from krisis.runs.places import WriterLock
 from krisis.sweep import CellEnd, Ready, SweepStop, prepare, run_sweep
 
 app = new_app()
-# With more pairs than this, the page alone shows each of them.
-_FEW_PAIRS = 3
 
 
 def sweep(
@@ -137,19 +133,15 @@ def _conclude(ends: list[CellEnd], folder: SweepFolder, stop: SweepStop) -> None
 
 
 def _show(ends: list[CellEnd], folder: SweepFolder) -> None:
-    groups = [_group(title, runs) for title, runs in _by_task(ends).items()]
-    for group in groups:
-        typer.echo(f"\n{group.title}")
-        if group.comparison is None:
-            echo_lines([*group.table.lines(), f"No comparison: {group.reason}"])
-        elif len(group.comparison.pairs) <= _FEW_PAIRS:
-            print_comparison(group.comparison)
-        else:
-            found = group.comparison
-            echo_lines([heading(found), *overview_lines(found), *closing_lines(found)])
-    cells = [(end.cell.name, end.words, end.run.name if end.run else "") for end in ends]
+    found = SweepResult(
+        folder.path.name,
+        [(end.cell.name, end.words, end.run.name if end.run else "") for end in ends],
+        [_task(title, runs) for title, runs in _by_task(ends).items()],
+    )
+    document = found.document()
+    print_document(document)
     try:
-        write_text(folder.page, sweep_html(folder.path.name, cells, groups), overwrite=True)
+        write_text(folder.page, document_page(document), overwrite=True)
         typer.echo(f"\nPage:    {folder.page}")
     except UserError as error:  # the cells are done, with or without a page
         announce(str(error))
@@ -188,13 +180,11 @@ def _model(end: CellEnd) -> str:
     return " · ".join([end.cell.config.model, *end.cell.config.asking.words])
 
 
-def _group(title: str, runs: dict[str, BenchmarkResult]) -> Group:
-    spending = spending_words(runs)
+def _task(title: str, runs: dict[str, BenchmarkResult]) -> TaskRuns:
     try:
-        comparison = compare_runs(runs)
+        return TaskRuns(title, runs, compare_runs(runs))
     except UserError as error:
-        return Group(title, side_by_side(runs), spending, None, str(error))
-    return Group(title, comparison.side_by_side(), spending, comparison)
+        return TaskRuns(title, runs, None, str(error))
 
 
 def _with_run_file(ends: list[CellEnd]) -> dict[tuple[str, str, str], list[CellEnd]]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import ClassVar
 
+from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.evaluation import Evaluation, VariantCurve, coverage_key
+from krisis.display import Documented
 from krisis.json_values import JsonObject
 from krisis.metrics.columns import ColumnTable
 from krisis.metrics.items import RunItems
@@ -275,3 +278,27 @@ def _delta(evaluation: Evaluation, name: str, figure: str) -> JsonObject:
     value, interval = evaluation.delta(name, figure)
     content: JsonObject = {"delta": value, "ci95": _ends(interval)}
     return {**content, "reason": interval.reason} if interval.reason else content
+
+
+@dataclass(frozen=True, eq=False)
+class Selective(Documented):
+    """How well confidence ranks the answers: the figures, and the artifact that is saved.
+
+    ``evaluation.curves`` holds the curve of every confidence and run; ``warnings`` are sentences
+    that must be read with the figures.
+    """
+
+    evaluation: Evaluation
+    artifact: JsonObject
+    calibrator: Calibrator | None = None
+    warnings: tuple[str, ...] = ()
+    builder: ClassVar[str] = "krisis.pages.selective:selective_document"
+
+    def figures(self, run: int = 0) -> dict[str, dict[str, float]]:
+        """Return the figures of every confidence of one run, such as aurc and augrc."""
+        curves = self.evaluation.curves
+        return {name: dict(of_runs[run].figures) for name, of_runs in curves.items()}
+
+    def to_json(self) -> JsonObject:
+        """Return the artifact: every key of docs/reference/selective-artifact.md."""
+        return self.artifact

@@ -1,7 +1,8 @@
 """How a prompt says when to abstain: by a price, barely, or by the rules as a list.
 
 Every suite words its prompts through `abstention_text`, so that one sentence means one thing in
-all of them. A task without a price keeps its own words (``Task.abstain_when``).
+all of them. A task without a price, or whose errors cost more the larger they are, keeps its own
+words (``Task.abstain_when``).
 """
 
 from __future__ import annotations
@@ -76,6 +77,6 @@ def abstention_text(task: Task, instructions: Instructions = Instructions.PRICE)
         return _BARE
     if instructions is Instructions.POLICY and task.policy:
         return "Abstain if\n" + "\n".join(f"{n}. {rule}" for n, rule in enumerate(task.policy, 1))
-    if task.price is None:
+    if task.price is None or task.losses:
         return task.abstain_when
     return f"An abstention costs {price_in_words(task.price)} of what a wrong answer costs."

@@ -161,7 +161,8 @@ class Task:
     ``short_names`` are what reports call the answers, where their meanings are long.
     ``price`` is what a deferral costs relative to a wrong answer and ``policy`` the rules by which
     to defer: `krisis.data.instructions` makes the words of a prompt from them, and uses
-    ``abstain_when`` where there is no price.
+    ``abstain_when`` where there is no price, or where errors are graded (a ``default_loss`` other
+    than ``error``): their losses are the ``costs`` then, and the price is in their unit.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -234,6 +235,22 @@ class Task:
         )
 
     @property
+    def losses(self) -> Mapping[Label, Mapping[Label, float]]:
+        """What wrong answers cost in the unit of the price, by truth; empty where each costs 1."""
+        if self.default_loss == "error" or self.price is None or self.costs is None:
+            return {}
+        if not isinstance(self.costs.defer, int | float):
+            raise InvalidValue(
+                f"the task {self.name!r} grades its errors, so a deferral must have one cost, not "
+                f"{dict(self.costs.defer)!r}"
+            )
+        unit = self.costs.defer / self.price
+        return {
+            truth: {answer: cost / unit for answer, cost in costs.items()}
+            for truth, costs in self.costs.costs.items()
+        }
+
+    @property
     def can_be_asked(self) -> bool:
         """Say whether a prompt can be built: there is a question and there are answers."""
         return bool(self.question and self.answers)
@@ -254,6 +271,7 @@ class Task:
             "person": self.person,
             "unit": self.unit,
             "price": self.price,
+            **({"losses": plain(losses)} if (losses := self.losses) else {}),
             "costs": None if self.costs is None else plain(asdict(self.costs)),
             "features": {name: shown.facts() for name, shown in self.features.items()},
         }

@@ -1,4 +1,4 @@
-"""What the decisions of a model cost: a wrong answer 1, a deferral its price.
+"""What the decisions of a model cost: a wrong answer its loss, usually 1, a deferral its price.
 
 Where a suite knows the probability of each answer given what was shown
 (``metadata["answer_probabilities"]``), an answer costs its expected loss, which takes the luck of
@@ -51,6 +51,7 @@ class Decisions:
     names: tuple[str, ...]
     n_expected: int
     price: float
+    most: float
 
     @classmethod
     def of(cls, table: Table, price: float) -> Decisions:
@@ -63,10 +64,14 @@ class Decisions:
         truth = np.array([answers.index(label) for label in table.labels], dtype=np.int64)
         drawn = np.eye(len(answers))[truth[table.truth]]
         chances = np.where(known[:, None], chances, drawn)
-        loss = np.column_stack([1.0 - chances, np.ones(table.n_scored)])  # the last: no answer
+        wrong = table.answers.loss_matrix(answers)
+        most = float(wrong.max(initial=1.0))
+        # Probabilities are rounded: 1 − P is nearer to the loss than the sum of the others.
+        loss = chances @ wrong if table.answers.losses else 1.0 - chances
+        loss = np.column_stack([loss, np.full(table.n_scored, most)])  # the last: no answer
         given = np.append(truth, -1)[table.prediction]
         answered = loss[np.arange(table.n_scored), given]
-        best = loss[:, : len(answers)].min(axis=1, initial=1.0)
+        best = loss[:, : len(answers)].min(axis=1, initial=most)
         constant = [loss[:, answers.index(answer)] for answer in allowed]
         return cls(
             cost=np.where(table.answered, answered, price),
@@ -75,6 +80,7 @@ class Decisions:
             names=("defer", *(f"answer {table.answers.name(one)}" for one in allowed)),
             n_expected=int(np.count_nonzero(known)),
             price=price,
+            most=most,
         )
 
     def facts(self) -> JsonObject:
@@ -157,10 +163,12 @@ class DecisionCost(_OfDecisions):
     """Mean cost of the decisions: 0 if right, 1 if wrong, the price if deferred or unanswered.
 
     Formula: (1/n) · Σ of c over answered, abstained and no-answer rows, with c = price where the
-    model gave no answer and c = 1 − P(answer | findings) where it did. P is the probability that
-    the suite knows (``metadata["answer_probabilities"]``), else 1 for the right answer and 0 for
-    the others. Direction: lower. ``price`` is the cost of one deferral relative to one wrong
-    answer; that of the task unless given.
+    model gave no answer and c = Σ P(truth | findings) · L(truth, answer) where it did. P is the
+    probability that the suite knows (``metadata["answer_probabilities"]``), else 1 for the right
+    answer and 0 for the others. L is 1 for every wrong answer, so that c = 1 − P(answer); where a
+    task grades its errors (PHQ-8), L is its cost table in the unit of the price. Direction: lower.
+    ``price`` is the cost of one deferral relative to one wrong answer; that of the task unless
+    given.
 
     Reference: Chow, On optimum recognition error and reject tradeoff, IEEE Transactions on
     Information Theory 16 (1970) 41–46.
@@ -177,7 +185,7 @@ class DecisionCost(_OfDecisions):
     def figure(self, decisions: Decisions) -> Form | Undefined:
         """Return the mean cost."""
         everyone = np.ones(decisions.cost.size, dtype=np.bool_)
-        return Mean(decisions.cost, among=everyone, low=0.0, high=1.0)
+        return Mean(decisions.cost, among=everyone, low=0.0, high=decisions.most)
 
 
 class DecisionSkill(_OfDecisions):
@@ -258,7 +266,7 @@ class SkillForm(Form):
         For the lower limit it is a wrong answer, as heavy as the rows of one patient may be, for
         the upper one half a decision of the ideal reader. Where every loss is expected, no label
         is left to chance: the pseudo-answer costs the price more than the ideal reader's, which
-        covers (docs/reference/metrics.md has the simulation), and not 1.
+        covers (docs/reference/metrics.md has the simulation), and not the costliest error.
         """
         pools = table.pools
         drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
@@ -266,7 +274,7 @@ class SkillForm(Form):
         rows_per_patient = self.n_evaluated / table.patients.n
         wrong = 1.0 + (rows_per_patient - 1.0) / 2.0
         all_expected = self.decisions.n_expected == self.n_evaluated
-        regret_of_one = self.decisions.price if all_expected else 1.0
+        regret_of_one = self.decisions.price if all_expected else self.decisions.most
         low, high = (
             np.concatenate(
                 [

@@ -55,13 +55,32 @@ class Answers(AnswerSet):
 
     ``groups`` maps the name of a breakdown to the metadata key that it reads; ``total`` is None
     where items of a patient do not add up; ``price`` is the cost of one deferral relative to one
-    wrong answer, None where the task has none.
+    wrong answer, None where the task has none. ``losses`` maps truth to answer to the cost of that
+    wrong answer in the unit of the price, where wrong answers do not all cost 1.
     """
 
     default_loss: Loss = "error"
     groups: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULT_GROUPS))
     total: TotalScale | None = None
     price: float | None = None
+    losses: Mapping[Label, Mapping[Label, float]] = field(default_factory=dict)
+
+    def loss_matrix(self, labels: Sequence[Label]) -> FloatArray:
+        """Return what each of the labels costs as an answer (columns) at each truth (rows).
+
+        An answer that the task does not price costs as much as its costliest one.
+        """
+        if not self.losses:
+            return 1.0 - np.eye(len(labels))
+        priced = {
+            (self.key(truth), self.key(answer)): float(cost)
+            for truth, costs in self.losses.items()
+            for answer, cost in costs.items()
+        }
+        most = max(priced.values())
+        return np.array(
+            [[priced.get((t, a), most) * (t != a) for a in labels] for t in labels]
+        ).reshape(len(labels), len(labels))
 
     def positions(self, labels: Sequence[Label]) -> FloatArray:
         """Return where each label is on the scale: its number, else its place among the answers.

@@ -1,33 +1,108 @@
-"""What differs between two runs, in cases: who answered what the other left to a person."""
+"""The document of a comparison: what differs in cases, the headline, then every figure."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
 import numpy as np
 
+from krisis.metrics.explanations import explained
 from krisis.metrics.partition import verdicts
 from krisis.metrics.table import BoolArray
 from krisis.metrics.table import Table as Cases
-from krisis.pages.document import Cell, Column, Document, Section, Sentences, Table
-from krisis.pages.numbers import count
-from krisis.results.comparison.base import Comparison, Pair
+from krisis.pages import numbers
+from krisis.pages.document import (
+    Cell,
+    Column,
+    Content,
+    Document,
+    Reply,
+    Section,
+    Sentences,
+    Stated,
+    Table,
+    Verdict,
+    VerdictLine,
+)
+from krisis.pages.numbers import Estimate, count
+from krisis.results.comparison.base import Comparison, MetricDelta, Pair
+from krisis.results.comparison.missing import MissingCases
+from krisis.results.comparison.where import FIGURES, GroupDifference, Where
+from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
+from krisis.results.result import BenchmarkResult
+from krisis.results.side_by_side import SideBySide, best_first, short_name
 
 OUTCOMES = ("right", "wrong", "left")  # left to a person: abstained, or without an answer
+N_IDS_SHOWN = 5
+N_GROUPS_SHOWN = 5
+UNPAIRED = (
+    "UNPAIRED: at least one file holds scores but no rows, so the runs are compared as if they had "
+    "no case in common. Name full results or runs for a paired test."
+)
+_ANSWERS: dict[str, Reply] = {
+    "better": "yes",
+    "worse": "no",
+    "equivalent": "yes",
+    "non-inferior": "yes",
+    "cannot tell": "cannot tell",
+    "no significant difference": "cannot tell",
+}
 
 
-def cases_document(comparison: Comparison) -> Document:
-    """Return what differs in cases, pair by pair; nothing of runs whose rows are not there."""
+def comparison_document(comparison: Comparison) -> Document:
+    """Return all there is to show of a comparison."""
+    cautions = [] if comparison.paired else [UNPAIRED]
+    ending = [_basis(comparison), _tests(comparison), _spending(comparison)]
+    if len(comparison.runs) > 2:
+        return Document(
+            title=f"{len(comparison.runs)} runs · {_suite(comparison)}",
+            lead=[*cautions, *best_sentences(comparison), *about_lines(comparison)],
+            sections=[*many_runs_sections(comparison), *ending],
+            first=("scores",),
+        )
+    (pair,) = comparison.pairs
+    first, *others = case_sentences(pair) or [""]
     return Document(
-        title=" and ".join(comparison.runs),
+        title=f"{pair.right} compared with {pair.left} · {_suite(comparison)}",
+        lead=[*cautions, *filter(None, [first]), *about_lines(comparison)],
+        verdict=_verdict(comparison, pair),
         sections=[
+            *(
+                [Section(key="cases", title="Cases", parts=[_outcomes(pair), Sentences(others)])]
+                if pair.matched is not None
+                else []
+            ),
             Section(
-                key=f"cases-{place}",
-                title=f"{pair.right} compared with {pair.left}",
-                parts=[Sentences(case_sentences(pair)), _outcomes(pair)],
-            )
-            for place, pair in enumerate(comparison.pairs)
-            if pair.matched is not None
+                key="scores",
+                title="Scores on the common cases" if comparison.paired else "Scores",
+                parts=[_differences(comparison, pair)],
+            ),
+            *_where_section(comparison, 0),
+            *_changes_section(pair),
+            *ending,
         ],
+        first=("cases", "scores"),
     )
+
+
+def _suite(comparison: Comparison) -> str:
+    first = next(iter(comparison.runs.values())).suite_description
+    parts = [str(first[key]) for key in ("suite", "task", "features") if first.get(key)]
+    return " / ".join(parts) or "unnamed suite"
+
+
+def about_lines(comparison: Comparison) -> list[str]:
+    """Say on how many cases runs are compared, and which of them mix patients or ended early."""
+    runs = list(comparison.runs.values())
+    bases = {pair.basis for pair in comparison.pairs if pair.matched is not None}
+    found = [f"Compared on {bases.pop()}."] if len(bases) == 1 else []
+    risks = dict.fromkeys(risk_sentence(run.suite_description) for run in runs)
+    cautions = (caution(run) for run in runs for caution in (mixture, optional_stopping))
+    return [*found, *(sentence for sentence in (*risks, *cautions) if sentence)]
+
+
+# --- What differs in cases -------------------------------------------------------------------
 
 
 def case_sentences(pair: Pair) -> list[str]:
@@ -79,6 +154,470 @@ def _outcomes(pair: Pair) -> Table:
         [f"{pair.left} {before}", *line.tolist(), int(line.sum())]
         for before, line in zip(OUTCOMES, counts, strict=True)
     ]
+    rows.append(["all", *counts.sum(axis=0).tolist(), int(counts.sum())])
     headings = [f"{pair.right} {after}" for after in OUTCOMES]
     columns = (Column("name", "cases"), *(Column("count", one) for one in (*headings, "all")))
+    return Table(columns=columns, rows=rows, keys=[*OUTCOMES, "all"])
+
+
+def _changes_section(pair: Pair) -> list[Section]:
+    rows: list[list[Cell]] = []
+    for change, found in pair.changes.items():
+        if found:
+            more = ", …" if len(found) > N_IDS_SHOWN else ""
+            ids = ", ".join(row.record_id for row in found[:N_IDS_SHOWN])
+            rows.append([change, len(found), f"{ids}{more}"])
+    columns = (Column("name", "change"), Column("count", "cases"), Column("name", "most confident"))
+    parts = [Table(columns=columns, rows=rows)]
+    return [Section(key="changes", title="What changed", parts=parts)] if rows else []
+
+
+# --- The headline ----------------------------------------------------------------------------
+
+
+def _verdict(comparison: Comparison, pair: Pair) -> Verdict:
+    """Return the headline: the primary difference, the margin, and where the runs differ."""
+    level = comparison.options.level
+    headline = [delta for delta in pair.deltas.values() if delta.primary]
+    headline = headline or [delta for delta in pair.deltas.values() if delta.test][:1]
+    lines = [line for delta in headline for line in _difference_lines(delta, level)]
+    if comparison.where:
+        where = comparison.where[0]
+        found = where_lines(where)[0] if where.standing_out else _no_group(where)
+        lines.append(VerdictLine(key="where", question="Where?", answer=None, reason=found))
+    shown = [d.interval.level for d in headline if d.interval and d.interval.defined]
+    return Verdict(lines, level=shown[0] if shown else level)
+
+
+def _difference_lines(delta: MetricDelta, level: float) -> Iterator[VerdictLine]:
+    words = delta.verdict(level)
+    difference = Estimate.of(delta.delta, delta.interval, bound=0.0)
+    left, right = (Column("figure", "").write(one) for one in delta.shown)
+    p = "" if math.isnan(delta.p_adjusted) else f", p {_p(delta.p_adjusted)}"
+    yield VerdictLine(
+        key="headline",
+        question="Better?",
+        answer=_ANSWERS.get(words),
+        figures=[
+            Stated(
+                words=f"{metric_name(delta)} {{}}: {right} against {left}{p}",
+                estimate=difference,
+                kind="change",
+            )
+        ]
+        if not math.isnan(delta.delta)
+        else [],
+        reason=explained(delta.reason) if math.isnan(delta.delta) else "",
+    )
+    if delta.margin is not None and delta.non_inferior is not None:
+        limit = numbers.given(delta.margin)
+        bound = -delta.margin if delta.direction == "higher" else delta.margin
+        yield VerdictLine(
+            key="margin",
+            question=f"At most {limit} worse?",
+            answer="yes" if delta.non_inferior else _margin_answer(delta),
+            figures=[
+                Stated(
+                    words=f"{delta.margin_verdict}: {{}}",
+                    estimate=Estimate.of(delta.delta, delta.interval, bound=bound),
+                    kind="change",
+                )
+            ],
+        )
+
+
+def _margin_answer(delta: MetricDelta) -> Reply:
+    """Answer no only where the whole interval is beyond the margin: a smaller loss may be shown."""
+    assert delta.interval is not None
+    assert delta.margin is not None
+    least = -delta.interval.high if delta.direction == "higher" else delta.interval.low
+    return "no" if least > delta.margin else "cannot tell"
+
+
+def _p(p: float) -> str:
+    text = numbers.p_value(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+# --- Scores and differences ------------------------------------------------------------------
+
+
+def metric_name(delta: MetricDelta) -> str:
+    """Return the short name of the number that is compared."""
+    return delta.compared_by or short_name(delta.key, delta.name)
+
+
+def _differences(comparison: Comparison, pair: Pair) -> Table:
+    """Return a row per metric: both runs, the difference and its verdict."""
+    level, groups = comparison.options.level, comparison.tied_with_best()
+    rows: list[list[Cell]] = [
+        [
+            metric_name(delta),
+            *delta.shown,
+            Estimate.of(delta.delta, delta.interval),
+            delta.verdict(level),
+        ]
+        for delta in pair.deltas.values()
+    ]
+    columns = (
+        Column("name", "metric"),
+        Column("figure", pair.left),
+        Column("figure", pair.right),
+        Column("change", "difference", f"{pair.right} minus {pair.left}"),
+        Column("name", "verdict"),
+    )
+    best = {
+        (at, 1 + side)
+        for at, key in enumerate(pair.deltas)
+        for side, name in enumerate((pair.left, pair.right))
+        if name in groups.get(key, ())
+    }
+    return Table(columns=columns, rows=rows, keys=list(pair.deltas), best=best)
+
+
+def _headline(comparison: Comparison) -> str:
+    """Return the metric that runs are sorted by: the primary one, else the first."""
+    deltas = comparison.pairs[0].deltas
+    return next((key for key, delta in deltas.items() if delta.primary), next(iter(deltas), ""))
+
+
+def best_sentences(comparison: Comparison) -> list[str]:
+    """Say which run leads by the headline, and which ones are not shown to differ from it."""
+    tied, key = comparison.tied_with_best(), _headline(comparison)
+    if key not in tied:
+        return []
+    name = metric_name(comparison.pairs[0].deltas[key])
+    order = [entry.name for entry in _sorted(comparison.side_by_side(), key).entries]
+    first, *others = sorted(tied[key], key=order.index)
+    open_ = " This depends on the missing cases." if comparison.depends_on_missing(key) else ""
+    rest = f"; not shown to differ from it: {', '.join(others)}" if others else ""
+    return [f"Best by {name}: {first}{rest}.{open_}"]
+
+
+def _sorted(found: SideBySide, key: str) -> SideBySide:
+    """Return runs from the best to the worst by a metric, which becomes the first column."""
+    columns = sorted(found.columns, key=lambda column: column.name != key)
+    known = [column for column in columns if column.name == key]
+    return SideBySide(columns, best_first(found.entries, known[0]) if known else found.entries)
+
+
+def many_runs_sections(comparison: Comparison) -> Iterator[Section]:
+    """Yield runs as one table, the best by the headline first; then every pair, folded."""
+    tied = comparison.tied_with_best() if comparison.paired else {}
+    yield from runs_sections(_sorted(comparison.side_by_side(), _headline(comparison)), tied)
+    yield from (_pair_section(comparison, place) for place in range(len(comparison.pairs)))
+
+
+def runs_sections(found: SideBySide, tied: dict[str, list[str]] | None = None) -> list[Section]:
+    """Return runs side by side: the figures, what to know before them, and what is open."""
+    tied = tied or {}
+    rows: list[list[Cell]] = [
+        [
+            entry.name,
+            *(
+                Estimate.of(entry.cells[c.name].value, entry.cells[c.name].interval)
+                for c in found.columns
+            ),
+        ]
+        for entry in found.entries
+    ]
+    best = {
+        (at, 1 + place)
+        for at, entry in enumerate(found.entries)
+        for place, column in enumerate(found.columns)
+        if entry.name in tied.get(column.name, ())
+    }
+    columns = [Column("name", "run"), *(Column("figure", c.heading) for c in found.columns)]
+    parts: list[Content] = [Table(columns=columns, rows=rows, best=best)]
+    notes = [f"{e.name}: {', '.join(e.warnings)}" for e in found.entries if e.warnings]
+    reasons = {
+        f"{column.heading} of {entry.name} is undefined: {explained(cell.reason)}"
+        for entry in found.entries
+        for column in found.columns
+        if math.isnan((cell := entry.cells[column.name]).value) and cell.reason
+    }
+    parts += [Sentences([*notes, *sorted(reasons)])] if notes or reasons else []
+    sections = [Section(key="scores", title="Runs, best first", parts=parts)]
+    missing: list[list[Cell]] = [
+        [entry.name, column.heading, *cell.bounds]
+        for entry in found.entries
+        for column in found.columns
+        if (cell := entry.cells[column.name]).bounds is not None
+    ]
+    if missing:
+        bounds = (
+            Column("name", "run"),
+            Column("name", "metric"),
+            Column("figure", "lowest"),
+            Column("figure", "highest"),
+        )
+        title = "If the cases that were not evaluated were known"
+        part = Table(columns=bounds, rows=missing)
+        sections.append(Section(key="missing", title=title, parts=[part], folded=True))
+    return sections
+
+
+def _pair_section(comparison: Comparison, place: int) -> Section:
+    """Return one of many pairs, folded."""
+    pair = comparison.pairs[place]
+    parts: list[Content] = [_differences(comparison, pair)]
+    if pair.matched is not None:
+        parts = [Sentences(case_sentences(pair)), _outcomes(pair), *parts]
+        parts += [part for one in _where_section(comparison, place) for part in one.parts]
+    parts += [part for one in _changes_section(pair) for part in one.parts]
+    title = f"{pair.right} compared with {pair.left}"
+    return Section(key=f"pair-{place}", title=title, parts=parts, folded=True)
+
+
+# --- Where they differ -----------------------------------------------------------------------
+
+
+def _where_section(comparison: Comparison, place: int) -> list[Section]:
+    if comparison.pairs[place].matched is None:
+        return []
+    where = comparison.where[place]
+    columns = (
+        Column("name", "group"),
+        Column("count", "cases"),
+        Column("share", where.left),
+        Column("share", where.right),
+        Column("difference", "difference", f"{where.right} minus {where.left}"),
+        Column("p", "p", "adjusted for all groups and figures together (max-T)"),
+    )
+    parts: list[Content] = [Sentences(where_lines(where))]
+    for figure, title in FIGURES.items():
+        shown = [one for one in where.differences if one.figure == figure]
+        rows: list[list[Cell]] = [
+            [
+                group_name(one),
+                one.n_rows,
+                one.left,
+                one.right,
+                Estimate.of(one.delta, one.interval),
+                one.p_adjusted,
+            ]
+            for one in shown
+        ]
+        keys = [one.name for one in shown]
+        parts += [Table(columns=columns, rows=rows, keys=keys, title=title)] if rows else []
+    skipped = "; ".join(f"{name} ({reason})" for name, reason in where.skipped.items())
+    parts += [Sentences([f"Not tested: {skipped}."])] if skipped else []
+    return [Section(key="where", title="Where they differ", parts=parts, folded=True)]
+
+
+def where_lines(where: Where) -> list[str]:
+    """Say where two runs differ most, first in one sentence, then group by group."""
+    found = where.standing_out
+    if not found:
+        return [_nowhere(where)]
+    largest = "Largest" if found[0].more else "Smallest"
+    lines = [f"{largest} difference: {_in_words(where, found[0])}"]
+    lines += [f"Also {_in_words(where, one)}" for one in found[1:N_GROUPS_SHOWN]]
+    if len(found) > N_GROUPS_SHOWN:
+        lines.append(f"{len(found) - N_GROUPS_SHOWN} more groups stand out.")
+    n = len(where.differences)
+    return [*lines, f"Adjusted for {n} tests; groups overlap, so one may show in another."]
+
+
+def group_name(one: GroupDifference) -> str:
+    """Name a group as a reader would.
+
+    The truth, the deferral label and the confidence are groups too.
+    """
+    if one.heading == "truth":
+        return f"true answer {one.group}"
+    if one.heading == "deferral":
+        return "cases that should be deferred" if one.group == "due" else "cases safe to answer"
+    if one.heading == "reason for deferral":
+        return f"to defer for {one.group}"
+    if one.heading == "mean confidence of both":
+        given = one.group != "not stated by both"
+        return f"mean confidence {one.group}" if given else "at least one model gave no confidence"
+    return f"{one.heading} {one.group}"
+
+
+def _in_words(where: Where, one: GroupDifference) -> str:
+    write, plain = Column("difference", "").write, Column("share", "").write
+    sides = f"{where.left} {plain(one.left)}, {where.right} {plain(one.right)}"
+    return (
+        f"{group_name(one)}, {FIGURES[one.figure]} "
+        f"{write(Estimate.of(one.delta, one.interval))}; {sides} of {count(one.n_rows)} cases of "
+        f"{count(one.n_patients)} patients; elsewhere {write(one.delta - one.gap)}; adjusted p "
+        f"{_p(one.p_adjusted)}."
+    )
+
+
+def _no_group(where: Where) -> str:
+    n = len(where.differences)
+    if not n:
+        return "no group has enough patients inside and outside to be tested"
+    return f"no group stands out in {n} tests"
+
+
+def _nowhere(where: Where) -> str:
+    n = len(where.differences)
+    if not n:
+        return f"{_no_group(where).capitalize()}."
+    nearest = where.differences[0]
+    tested = (
+        f"{n} tests, nearest {group_name(nearest)}, {FIGURES[nearest.figure]}, adjusted p "
+        f"{_p(nearest.p_adjusted)}"
+    )
+    shown = [
+        one for one in where.overall.values() if not one.interval.low <= 0 <= one.interval.high
+    ]
+    if not shown:
+        return f"No group stands out, and no overall difference is shown ({tested})."
+    write = Column("difference", "").write
+    spread = " and ".join(
+        f"{FIGURES[one.figure]} {write(Estimate.of(one.delta, one.interval))}" for one in shown
+    )
+    return f"No group stands out: {spread}, spread evenly as far as is shown ({tested})."
+
+
+# --- What it rests on ------------------------------------------------------------------------
+
+
+def _basis(comparison: Comparison) -> Section:
+    lines: list[str] = []
+    if len({pair.basis for pair in comparison.pairs}) > 1:
+        lines += [f"{p.left} and {p.right}: {p.basis}" for p in comparison.pairs]
+    for pair in comparison.pairs:
+        lines += left_out_lines(pair)
+    lines += [f"Not compared: {key}: {why}." for key, why in comparison.left_out.items()]
+    reasons = {(d.name, d.reason): None for p in comparison.pairs for d in p.deltas.values()}
+    lines += [f"Not comparable: {name}: {explained(why)}." for name, why in reasons if why]
+    unique = list(dict.fromkeys(lines)) or ["Every run has every case."]
+    return Section(key="basis", title="What was left out", parts=[Sentences(unique)], folded=True)
+
+
+def left_out_lines(pair: Pair) -> Iterator[str]:
+    """Yield what of two runs is not compared, and whether that is like the rest."""
+    matched = pair.matched
+    if matched is None:
+        return
+    for name, n in matched.n_not_evaluated.items():
+        if n:
+            yield f"{name}: {count(n)} matched cases not evaluated"
+    for name, ids in matched.unmatched.items():
+        if ids:
+            more = ", …" if len(ids) > N_IDS_SHOWN else ""
+            named = f"{', '.join(ids[:N_IDS_SHOWN])}{more}"
+            yield f"{name}: {count(len(ids))} cases have no partner ({named})"
+    yield from map(_missing_sentence, pair.missing)
+
+
+def _missing_sentence(found: MissingCases) -> str:
+    """Say how the other run did on the cases that one run lacks."""
+    missing, common = (
+        f"{count(right)} of {count(n)} ({Column('share', '').write(right / n)})"
+        for right, n in (
+            (found.n_right_missing, found.n_missing),
+            (found.n_right_common, found.n_common),
+        )
+    )
+    unlike = (
+        "they are unlike the rest, so the difference may not hold for all cases"
+        if found.differs
+        else "no sign that they are unlike the rest"
+    )
+    return (
+        f"{found.lacks} lacks {count(found.n_missing)} cases; on these {found.other} is right on "
+        f"{missing}, on the common ones on {common} (Fisher's p {_p(found.p_value)}): {unlike}"
+    )
+
+
+def _tests(comparison: Comparison) -> Section:
+    rows: list[list[Cell]] = [
+        [
+            *([f"{pair.right} − {pair.left}"] if len(comparison.pairs) > 1 else []),
+            metric_name(delta) + (" (primary)" if delta.primary else ""),
+            delta.p_value,
+            delta.p_adjusted,
+            margin_words(delta),
+        ]
+        for pair in comparison.pairs
+        for delta in pair.deltas.values()
+        if delta.test
+    ]
+    columns = [
+        *([Column("name", "runs")] if len(comparison.pairs) > 1 else []),
+        Column("name", "metric"),
+        Column("p", "p"),
+        Column("p", "adjusted p", "adjusted for all tests of this comparison"),
+        Column("name", "margin"),
+    ]
+    if comparison.options.margin is None:
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    parts: list[Content] = [Table(columns=columns, rows=rows)] if rows else []
+    lines = test_lines(comparison) or ["Nothing was tested."]
+    return Section(key="tests", title="Tests", parts=[*parts, Sentences(lines)], folded=True)
+
+
+def margin_words(delta: MetricDelta) -> str:
+    """Say how right compares to left, given how much worse would not matter."""
+    if delta.margin is None or delta.non_inferior is None:
+        return ""
+    return f"{delta.margin_verdict} (margin {numbers.given(delta.margin)})"
+
+
+def test_lines(comparison: Comparison) -> list[str]:
+    """Say how the tests were made, and which metrics have none or are compared by another."""
+    deltas = [delta for pair in comparison.pairs for delta in pair.deltas.values()]
+    tested = {delta.name: delta for delta in deltas if delta.test}
+    lines = []
+    if tested:
+        parts = [f"{delta.name} is tested alone" for delta in tested.values() if delta.primary]
+        if together := sum(not delta.primary for delta in tested.values()):
+            parts.append(f"{together} metrics are adjusted together by max-T")
+        if len(comparison.pairs) > 1:
+            parts.append(f"all for {len(comparison.pairs)} pairs")
+        lines.append(
+            f"Paired permutation by patient ({count(comparison.n_permutations)} permutations, "
+            f"studentised); {', '.join(parts)}. Interval and verdict of a tested metric have the "
+            "same level. No significant difference does not mean equal: use --margin to show that."
+        )
+    by_other = {d.name: d for d in deltas if d.compared_by}
+    for name, delta in by_other.items():
+        why = f", {delta.compared_because}" if delta.compared_because else ""
+        lines.append(f"{name} is compared by {delta.compared_by}{why}.")
+    others = {d.name: None for d in deltas if not math.isnan(d.delta) and d.name not in tested}
+    if tested and others:
+        lines.append(
+            f"Not tested: {', '.join(others)}. Their intervals are not adjusted for each other. To "
+            "test a metric, name it with --metric or --primary."
+        )
+    return lines
+
+
+def _spending(comparison: Comparison) -> Section:
+    return Section(
+        key="spending",
+        title="Time, tokens and cost",
+        parts=[spending_table(comparison.runs)],
+        folded=True,
+    )
+
+
+def spending_table(runs: Mapping[str, BenchmarkResult]) -> Table:
+    """Return the seconds, tokens and dollars of every run."""
+
+    def known(value: float | None) -> Cell:
+        return "not known" if value is None else value
+
+    rows: list[Sequence[Cell]] = [
+        [
+            name,
+            known(run.spending.elapsed_seconds),
+            known(run.spending.token_total),
+            known(run.spending.cost),
+        ]
+        for name, run in runs.items()
+    ]
+    columns = (
+        Column("name", "run"),
+        Column("figure", "seconds"),
+        Column("count", "tokens"),
+        Column("figure", "cost ($)"),
+    )
     return Table(columns=columns, rows=rows)

@@ -6,26 +6,30 @@ Nothing in it is formatted: the renderers ask `numbers` how a cell of a kind is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from krisis.json_values import JsonObject, plain
 from krisis.pages import numbers
 from krisis.pages.numbers import Estimate
+from krisis.statistics.intervals import level_name
 
 if TYPE_CHECKING:
     from krisis.pages.figure import Figure
 
-Kind = Literal["name", "count", "share", "difference", "points", "figure", "threshold", "p"]
+Kind = Literal[
+    "name", "count", "share", "difference", "points", "figure", "change", "threshold", "p"
+]
 Reply = Literal["yes", "partly", "no", "cannot tell"]
 Cell = str | int | float | Estimate | None
-
+BEST = "best, or not shown to differ from the best"  # what marked cells are
 
 _WRITERS = {
     "share": numbers.share,
     "difference": numbers.difference,
     "points": numbers.points,
+    "change": numbers.change,
 }
 
 
@@ -66,12 +70,37 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows of typed cells; ``note`` is what a reader must know of the whole table."""
+    """Rows of typed cells; ``note`` is what a reader must know of the whole table.
+
+    ``keys`` name the rows for programs, such as metrics by their identifiers; ``best`` are the
+    cells, by row and column, that win their row or column.
+    """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     title: str = ""
     note: str = ""
+    keys: Sequence[str] = ()
+    best: Collection[tuple[int, int]] = ()
+
+    def headings(self) -> list[str]:
+        """Return the headings; a column with intervals names the level that they have.
+
+        >>> Table(columns=[Column("share", "right")], rows=[[Estimate(0.5, 0.4, 0.6)]]).headings()
+        ['right (95 % interval)']
+        """
+        return [
+            f"{column.heading} ({level} interval)"
+            if (level := self._level(place))
+            else column.heading
+            for place, column in enumerate(self.columns)
+        ]
+
+    def _level(self, place: int) -> str:
+        cells = (row[place] for row in self.rows)
+        return level_name(
+            cell.level for cell in cells if isinstance(cell, Estimate) and cell.has_interval
+        )
 
     def written(self) -> list[list[str]]:
         """Return every cell as text, row by row."""
@@ -212,6 +241,11 @@ class Document:
     sections: Sequence[Section] = ()
     first: Sequence[str] = ()
     commands: Sequence[str] = ()
+
+    def tables(self) -> Iterator[tuple[Section, Table]]:
+        """Yield every table with the section that it is in."""
+        for section in self.sections:
+            yield from ((section, part) for part in section.parts if isinstance(part, Table))
 
     def section(self, key: str) -> Section:
         """Return one section by its key."""

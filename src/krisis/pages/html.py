@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from krisis.display import escaped
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
 from krisis.pages.document import (
+    BEST,
     Chart,
     Content,
     Document,
@@ -35,11 +36,14 @@ def html_fragment(document: Document) -> str:
     >>> html_fragment(Document(title="<b>", lead=["2 cases"]))
     '<p>2 cases</p><h1>&lt;b&gt;</h1>'
     """
-    parts = [*map(_paragraph, document.lead), f"<h1>{escaped(document.title)}</h1>"]
-    if document.verdict is not None:
-        parts.append(verdict_html(document.verdict))
-    parts += map(_section, document.sections)
-    return "".join(parts)
+    lead = "".join(map(_paragraph, document.lead))
+    return f"{lead}<h1>{escaped(document.title)}</h1>{body_html(document)}"
+
+
+def body_html(document: Document) -> str:
+    """Return the verdict and the sections, for a page that has the title and the lead itself."""
+    verdict = "" if document.verdict is None else verdict_html(document.verdict)
+    return verdict + "".join(map(_section, document.sections))
 
 
 def _paragraph(text: str) -> str:
@@ -82,7 +86,7 @@ def _part(part: Content) -> str:
         return f'<dl class="facts">{"".join(pairs)}</dl>'
     if isinstance(part, Chart):
         return chart_html(part.draw())
-    return _table(part)
+    return table_html(part)
 
 
 def chart_html(figure: Figure) -> str:
@@ -91,28 +95,33 @@ def chart_html(figure: Figure) -> str:
     return f"<figure>{figure.inline_svg}{caption}</figure>"
 
 
-def _table(table: Table) -> str:
-    def cell(text: str, name: str, *, number: bool, words: str = "") -> str:
-        kind = ' class="figure"' if number else ""
+def table_html(table: Table) -> str:
+    """Return a table in a frame that scrolls where it is wider than the page."""
+
+    def cell(text: str, name: str, *, number: bool, words: str = "", best: bool = False) -> str:
+        names = " ".join(["figure"] * number + ["best"] * best)
+        kind = f' class="{names}"' if names else ""
         title = f' title="{escaped(words)}"' if words else ""
-        return f"<{name}{kind}{title}>{escaped(text)}</{name}>"
+        shown = f"<strong>{escaped(text)}</strong>" if best else escaped(text)
+        return f"<{name}{kind}{title}>{shown}</{name}>"
 
     head = "".join(
-        cell(one.heading, "th", number=one.is_number, words=one.long_heading)
-        for one in table.columns
+        cell(heading, "th", number=one.is_number, words=one.long_heading)
+        for one, heading in zip(table.columns, table.headings(), strict=True)
     )
     lines = "".join(
         "<tr>"
         + "".join(
-            cell(text, "td", number=column.is_number)
-            for column, text in zip(table.columns, row, strict=True)
+            cell(text, "td", number=column.is_number, best=(at, place) in table.best)
+            for place, (column, text) in enumerate(zip(table.columns, row, strict=True))
         )
         + "</tr>"
-        for row in table.written()
+        for at, row in enumerate(table.written())
     )
     caption = f"<caption>{escaped(table.title)}</caption>" if table.title else ""
     body = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-    note = _paragraph(table.note) if table.note else ""
+    note = _paragraph(f"Bold: {BEST}.") if table.best else ""
+    note += _paragraph(table.note) if table.note else ""
     return f'<div class="table-frame" tabindex="0" role="group">{body}</div>{note}'
 
 

@@ -14,6 +14,7 @@ from krisis.statistics.intervals import Interval
 MINUS = "\u2212"
 UNDEFINED = "undefined"
 _MOST_DECIMALS = 6
+_EXACT = 9  # decimals in which sums and differences of shares are exact
 _DECIMALS_OF_A_FIGURE = 3  # of one without an interval
 _DECIMALS_OF_A_THRESHOLD = 4
 
@@ -89,19 +90,33 @@ def points(estimate: Estimate, *, interval: bool = True) -> str:
     if math.isnan(estimate.value):
         return UNDEFINED
     value, ends = _rounded(estimate, scale=100, usual=1)
-    return f"{value} points ({ends})" if ends and interval else f"{value} points"
+    unit = "point" if value.lstrip(MINUS) == "1" else "points"
+    return f"{value} {unit} ({ends})" if ends and interval else f"{value} {unit}"
 
 
 def figure(estimate: Estimate, *, interval: bool = True) -> str:
     """Write a figure that is no share, such as an area or a cost.
 
-    >>> figure(Estimate(0.0551, 0.0238, 0.0994)), figure(Estimate(0.8336))
-    ('0.06 (0.02–0.10)', '0.834')
+    >>> figure(Estimate(0.0551, 0.0238, 0.0994)), figure(Estimate(0.8336)), figure(Estimate(775.2))
+    ('0.06 (0.02–0.10)', '0.834', '775')
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    value, ends = _rounded(estimate, scale=1, usual=_DECIMALS_OF_A_FIGURE)
+    size = abs(estimate.value)
+    usual = _DECIMALS_OF_A_FIGURE if size < 10 else 1 if size < 100 else 0
+    value, ends = _rounded(estimate, scale=1, usual=usual)
     return f"{value} ({ends})" if ends and interval else value
+
+
+def change(estimate: Estimate, *, interval: bool = True) -> str:
+    """Write the difference of two figures, with its sign.
+
+    >>> change(Estimate(0.0551, 0.0238, 0.0994)), change(Estimate(-0.2))
+    ('+0.06 (0.02–0.10)', '−0.200')
+    """
+    text = figure(estimate, interval=interval)
+    is_nothing = not text.partition(" ")[0].strip("0.,")
+    return f"+{text}" if estimate.value > 0 and not is_nothing else text
 
 
 def threshold(value: float) -> str:
@@ -127,6 +142,15 @@ def p_value(p: float) -> str:
     return f"{p:.2f}" if p >= 0.095 else f"{p:.3f}"
 
 
+def given(value: float) -> str:
+    """Write a number as it was given: a risk, a margin, a price.
+
+    >>> given(0.05), given(12000)
+    ('0.05', '12,000')
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
 def level(value: float) -> str:
     """Write a confidence level.
 
@@ -134,6 +158,16 @@ def level(value: float) -> str:
     ('95 %', '99.9 %')
     """
     return f"{100 * value:g} %"
+
+
+def decimal(value: float, decimals: int) -> str:
+    """Write a number with so many decimals, a true minus sign and none before a zero.
+
+    >>> decimal(-1234.56, 1), decimal(-0.001, 2)
+    ('−1,234.6', '0.00')
+    """
+    text = f"{value:,.{decimals}f}"
+    return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", MINUS)
 
 
 def _rounded(estimate: Estimate, *, scale: float, usual: int) -> tuple[str, str]:
@@ -153,10 +187,8 @@ def _rounded(estimate: Estimate, *, scale: float, usual: int) -> tuple[str, str]
 def _digits(value: float, bound: float | None, scale: float, decimals: int) -> str:
     while decimals < _MOST_DECIMALS and _crosses(value, bound, scale, decimals):
         decimals += 1
-    text = f"{scale * value:,.{decimals}f}"
-    if not text.strip("-0.,"):  # no minus before a zero
-        text = text.lstrip("-")
-    return text.replace("-", MINUS)
+    # Equal numbers differ in their last bits by how they were computed; all end in one text.
+    return decimal(round(scale * value, _EXACT), decimals)
 
 
 def _crosses(value: float, bound: float | None, scale: float, decimals: int) -> bool:

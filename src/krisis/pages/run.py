@@ -29,7 +29,6 @@ from krisis.results.report_tables import (
     rule_words,
     stopping_lines,
 )
-from krisis.statistics.intervals import interval_heading
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a page
@@ -272,12 +271,7 @@ def _scores_of(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
     general = [score for score in scores.values() if score.key not in DISEASE_KEYS]
     if not general:
         return _disease(scores, task)
-    heading = interval_heading(score.interval for score in general)
-    columns = (
-        Column("name", "metric"),
-        Column("figure", f"value ({heading})" if heading != "interval" else "value"),
-        Column("count", "n"),
-    )
+    columns = (Column("name", "metric"), Column("figure", "value"), Column("count", "n"))
     rows: list[list[Cell]] = [
         [score.name, Estimate.of(score.value, score.interval), score.n_evaluated]
         for score in general
@@ -289,7 +283,8 @@ def _scores_of(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
         *_confident_errors(scores),
         *method_lines(methods_of(scores.values())),
     ]
-    parts: list[Content] = [Table(columns=columns, rows=rows)]
+    keys = [score.identifier for score in general]
+    parts: list[Content] = [Table(columns=columns, rows=rows, keys=keys)]
     parts += [Sentences(lines)] if lines else []
     section = Section(key="metrics", title="Metrics", parts=parts, folded=True)
     return [section, *_disease(scores, task)]
@@ -343,10 +338,9 @@ def _disease(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
     found = [score for score in known if score is not None and not has_no_disease(score)]
     parts: list[Content] = [Sentences([words])] if words else []
     if found:
-        heading = interval_heading(score.interval for score in found)
         columns = (
             Column("name", "figure"),
-            Column("share", "when answered", f"of answered cases, with its {heading}"),
+            Column("share", "when answered", "of answered cases"),
             Column("name", "counts"),
             Column("share", "of all", "with abstentions as errors"),
             Column("name", "counts"),

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from krisis.pages.document import Chart, Document, Facts, Reply, Sentences, Table, Verdict
+from krisis.pages.document import BEST, Chart, Document, Facts, Reply, Sentences, Table, Verdict
 from krisis.pages.numbers import level
 
 WIDTH = 80
@@ -19,6 +19,9 @@ WIDTH = 80
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # In place of a space at which no line may break; rich breaks at U+00A0 too.
 _TIED = "\ue000"
+_LEVEL = re.compile(r"\([^()]* % interval\)$")  # at the end of a heading
+_WIDEST_NUMBER = 30  # no figure with its interval is wider; words in its place are wrapped
+_WIDEST_NAME = 36  # longer names of rows are wrapped where a table has many columns
 _COMMAND = re.compile(r"(?<=type: ).+$")  # at the end of a sentence, to be copied
 _COLOURS: dict[Reply | None, str] = {
     "yes": "bold green",
@@ -125,30 +128,41 @@ def _facts(facts: Facts) -> Grid:
 def _print_table(console: Console, table: Table) -> None:
     if table.title:
         console.print(_safe(table.title))
-    written = table.written()
-    for places in _that_fit(table, written):
+    headings = table.headings()
+    written = [
+        [f"*{cell}" if (at, place) in table.best else cell for place, cell in enumerate(row)]
+        for at, row in enumerate(table.written())
+    ]
+    for number, places in enumerate(_that_fit(table, written)):
+        if number:
+            console.print()
         grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
         for place in places:
             column = table.columns[place]
+            longest = max((len(row[place]) for row in written), default=0)
             grid.add_column(
-                _safe(column.heading),
+                _safe(_LEVEL.sub(lambda found: found[0].replace(" ", _TIED), headings[place])),
                 justify="right" if column.is_number else "left",
                 overflow="fold",
-                no_wrap=place == 0 and len(table.columns) > 3,
+                no_wrap=place == 0 and len(table.columns) > 3 and longest <= _WIDEST_NAME,
+                min_width=min(longest, _WIDEST_NUMBER) if column.is_number else None,
             )
         for row in written:
             grid.add_row(*(_safe(row[place]) for place in places))
         console.print(grid)
+    if table.best:
+        _print_words(console, f"* {BEST}")
     if table.note:
-        console.print(_safe(table.note))
+        _print_words(console, table.note)
 
 
 def _that_fit(table: Table, written: list[list[str]]) -> list[list[int]]:
     """Return the columns in parts that fit the terminal, each with the first; most are one part."""
     narrowest = [
-        max(map(len, (*column.heading.split(), *(row[place] for row in written))), default=0) + 2
-        for place, column in enumerate(table.columns)
+        max(map(len, (*_words(heading), *(row[place] for row in written))), default=0) + 2
+        for place, heading in enumerate(table.headings())
     ]
+    narrowest[0] = min(narrowest[0], _WIDEST_NAME)
     if not all(one.is_number for one in table.columns[1:]):
         return [list(range(len(narrowest)))]  # words can be wrapped
     parts: list[list[int]] = [[0]]
@@ -158,3 +172,8 @@ def _that_fit(table: Table, written: list[list[str]]) -> list[list[int]]:
             parts.append([0])
         parts[-1].append(place)
     return parts
+
+
+def _words(heading: str) -> list[str]:
+    """Return the parts of a heading that are not broken; the level is one."""
+    return [*_LEVEL.sub("", heading).split(), *(found[0] for found in _LEVEL.finditer(heading))]

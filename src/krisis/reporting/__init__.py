@@ -6,14 +6,10 @@ _HOMES = {
     "build_sheet": "krisis.reporting.sheet",
     "flow_text": "krisis.reporting.sheet_flow",
     "read_run_for_sheet": "krisis.reporting.sheet_run",
-    "score_tables": "krisis.reporting.run_tables",
-    "written": "krisis.reporting.tables",
 }
 __all__ = [
     "build_sheet",
     "flow_text",
     "read_run_for_sheet",
-    "score_tables",
-    "written",
 ]
 __getattr__ = lazily(__name__, _HOMES)

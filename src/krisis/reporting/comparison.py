@@ -9,8 +9,22 @@ from dataclasses import dataclass, field
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
-from krisis.pages.compare import case_sentences
+from krisis.pages import numbers
+from krisis.pages.compare import (
+    UNPAIRED,
+    about_lines,
+    case_sentences,
+    group_name,
+    left_out_lines,
+    margin_words,
+    metric_name,
+    spending_table,
+    test_lines,
+    where_lines,
+)
+from krisis.pages.document import Column, Table
 from krisis.pages.figure import Chart, Figure, alt, data, percent_axis, unit_scale
+from krisis.pages.numbers import Estimate
 from krisis.reporting import pages
 from krisis.reporting.paired_confidence import Panel, confidence_panels
 from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
@@ -18,20 +32,8 @@ from krisis.reporting.style import series
 from krisis.results.account import TaskFacts
 from krisis.results.comparison.compare import Comparison, MetricDelta
 from krisis.results.comparison.matching import OUTCOMES, ChangedRow
-from krisis.results.comparison.text import (
-    compared_by_lines,
-    delta_cells,
-    heading,
-    margin_words,
-    not_tested,
-    p_words,
-    pair_interval_heading,
-    row_name,
-    spending_words,
-    where_lines,
-)
 from krisis.results.comparison.where import FIGURES, GroupDifference, differing
-from krisis.statistics.intervals import Interval, level_name
+from krisis.statistics.intervals import interval_heading, level_name
 
 N_CHANGED_SHOWN = 20
 _WIDTH, _MIDDLE = 60.0, 64.0
@@ -81,16 +83,14 @@ class ComparisonPage:
 
     names: list[str]
     suite: str
-    words: str
+    words: list[str]
     paired: bool
     margin: bool
     scores: list[JsonObject]
-    spending: dict[str, str]
+    spending: Table
     pairs: list[PairPage]
     figures: list[Figure]
-    tests: str
-    not_tested: str
-    compared_by: list[str]
+    tests: list[str]
     n_permutations: int
 
 
@@ -98,20 +98,18 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
     """Work out everything that the page of a comparison shows."""
     first = next(iter(comparison.runs.values())).suite_description
     parts = [str(first[key]) for key in ("suite", "task", "features") if first.get(key)]
-    tests = sorted({d.test for pair in comparison.pairs for d in pair.deltas.values() if d.test})
+    left_out = dict.fromkeys(line for pair in comparison.pairs for line in left_out_lines(pair))
     return ComparisonPage(
         names=list(comparison.runs),
         suite=" · ".join(parts) or "unnamed suite",
-        words=heading(comparison),
+        words=[*([] if comparison.paired else [UNPAIRED]), *about_lines(comparison), *left_out],
         paired=comparison.paired,
         margin=comparison.options.margin is not None,
         scores=_score_lines(comparison),
-        spending=spending_words(comparison.runs),
+        spending=spending_table(comparison.runs),
         pairs=[_pair_page(comparison, place) for place in range(len(comparison.pairs))],
         figures=_curves(comparison),
-        tests=", ".join(tests),
-        not_tested=not_tested(comparison),
-        compared_by=list(compared_by_lines(comparison)),
+        tests=test_lines(comparison),
         n_permutations=comparison.n_permutations,
     )
 
@@ -143,7 +141,7 @@ def _pair_page(comparison: Comparison, place: int) -> PairPage:
         pair.left,
         pair.right,
         [_delta_line(delta, widest, level) for delta in pair.deltas.values()],
-        pair_interval_heading(pair),
+        interval_heading(delta.interval for delta in pair.deltas.values()),
         widest,
         [_change(change, rows, task) for change, rows in pair.changes.items() if rows],
         ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()),
@@ -163,7 +161,7 @@ def _where_parts(comparison: Comparison, place: int) -> JsonObject:
     n_standing_out = len(where.standing_out)
     return {
         "case_words": case_sentences(comparison.pairs[place]),
-        "where_words": list(where_lines(where)),
+        "where_words": where_lines(where),
         "groups": [
             {**_group_line(one), "stands_out": index < n_standing_out}
             for index, one in enumerate(where.differences)
@@ -181,17 +179,18 @@ def _where_parts(comparison: Comparison, place: int) -> JsonObject:
 
 
 def _group_line(one: GroupDifference) -> JsonObject:
-    def within(interval: Interval) -> str:
-        return f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}"
-
+    difference, share = Column("difference", "").write, Column("share", "").write
     return {
-        **{name: getattr(one, name) for name in ("name", "n_rows", "n_patients", "left", "right")},
+        "name": one.name,
+        "words": group_name(one),
+        "n_rows": one.n_rows,
+        "n_patients": one.n_patients,
+        "left": share(one.left),
+        "right": share(one.right),
         "figure": FIGURES[one.figure],
-        "delta": f"{100 * one.delta:+.1f}",
-        "interval": within(one.interval),
-        "gap": f"{100 * one.gap:+.1f}",
-        "gap_interval": within(one.gap_interval),
-        "p": p_words(one.p_adjusted),
+        "delta": difference(Estimate.of(one.delta, one.interval)),
+        "gap": difference(Estimate.of(one.gap, one.gap_interval)),
+        "p": numbers.p_value(one.p_adjusted),
     }
 
 
@@ -205,11 +204,15 @@ def _delta_line(delta: MetricDelta, widest: float, level: float) -> DeltaLine:
     low = high = None
     if delta.interval is not None and delta.interval.defined:
         low, high = _place(delta.interval.low, widest), _place(delta.interval.high, widest)
-    verdict = delta.verdict(level)
+    verdict, figure = delta.verdict(level), Column("figure", "").write
     return DeltaLine(
-        name=row_name(delta),
+        name=metric_name(delta) + (" (primary)" if delta.primary else ""),
         arrow={"higher": "↑", "lower": "↓"}.get(delta.direction, ""),
-        cells=delta_cells(delta),
+        cells=[
+            *map(figure, delta.shown),
+            Column("change", "").write(Estimate.of(delta.delta, delta.interval)),
+            *map(numbers.p_value, (delta.p_value, delta.p_adjusted)),
+        ],
         verdict=verdict,
         tone=verdict if verdict in ("better", "worse") else "muted",
         margin=margin_words(delta),

@@ -12,11 +12,11 @@ from krisis.metrics.explanations import reason_words
 from krisis.metrics.forms import Share
 from krisis.metrics.table import Table
 from krisis.pages.figure import Chart, alt, data
+from krisis.pages.numbers import Estimate, figure
 from krisis.pages.palette import INK
 from krisis.reporting.panels import Drawing, point_of
 from krisis.reporting.scored_as import ScoredAs
 from krisis.reporting.style import Look, Series
-from krisis.reporting.tables import Estimate
 from krisis.results.base import BenchmarkResult
 from krisis.results.side_by_side import Cell, columns_of, metric_cell
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -85,7 +85,7 @@ def _row(panel: str, name: str, cell: Cell) -> JsonObject:
     ends = cell.interval
     known = ends is not None and ends.defined
     undefined = math.isnan(cell.value)
-    words = str(Estimate(cell.value, ends, decimals=2))
+    words = figure(Estimate.of(cell.value, ends))
     return {
         "panel": panel,
         "run": name,

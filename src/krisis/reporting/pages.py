@@ -8,12 +8,13 @@ from functools import cache
 from importlib.resources import files
 
 from krisis import __version__
-from krisis.display import spelled_out
+from krisis.display import escaped, spelled_out
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
 from krisis.metrics.explanations import method_lines, reason_words
 from krisis.pages import palette
-from krisis.pages.html import partition_html, verdict_html
+from krisis.pages.document import Document
+from krisis.pages.html import body_html, partition_html, table_html, verdict_html
 from krisis.reporting import wording
 from krisis.statistics.intervals import level_name
 
@@ -50,7 +51,7 @@ def environment(*packages: str) -> JsonValue:
     )
     built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
     built.filters.update(beside=wording.percent_beside, reason=reason_words, methods=method_lines)
-    built.filters.update(verdict=verdict_html, partition=partition_html)
+    built.filters.update(verdict=verdict_html, partition=partition_html, table=table_html)
     built.filters.update(level=lambda level: level_name([level]))
     return built
 
@@ -68,3 +69,15 @@ def render(template: str, **context: JsonValue) -> str:
         .render(**context, style=style_sheet(), style_hash=style_hash(), version=__version__)
     )
     return text
+
+
+def document_page(document: Document, *, eyebrow: str = "") -> str:
+    """Return a document as one self-contained page."""
+    lead = "".join(f'<p class="headline">{escaped(line)}</p>' for line in document.lead)
+    return render(
+        "document.html",
+        title=document.title,
+        heading=document.title,
+        eyebrow=eyebrow,
+        body=lead + body_html(document),
+    )

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from krisis import __version__
 from krisis.display import format_value
 from krisis.json_values import JsonMapping
+from krisis.pages.markdown import escaped
 from krisis.reporting.sheet import DISCLAIMER, GUIDELINE, Item, Sheet
 from krisis.reporting.sheet_flow import flow_text, mermaid
 from krisis.reporting.sheet_run import Fact
-from krisis.reporting.wording import escaped
 from krisis.statistics.intervals import level_name
 
 

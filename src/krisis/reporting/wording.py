@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
-from krisis.display import HIDDEN, spelled_out
+from krisis.display import HIDDEN
 from krisis.metrics.base import MetricScore
 from krisis.results.base import Attrition
 
@@ -98,23 +97,6 @@ def headline(scores: Mapping[str, MetricScore], attrition: Attrition) -> str:
         if n_due:
             parts.append(f"deferred {met:,} of the {n_due:,} cases that asked for it")
     return ", ".join(parts) + "."
-
-
-# Signs that Markdown, its tables, its links and HTML give a meaning; entities mean themselves in
-# every renderer. An underscore inside a word has none.
-_MARKDOWN = re.compile(
-    r"[&<>|#`*\[\]~$\\@{}^]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\."
-)
-
-
-def escaped(text: object) -> str:
-    """Return text on one line in which no sign is markup of Markdown.
-
-    >>> escaped("a|b <i> *c* d_e\\nf")
-    'a&#124;b &#60;i&#62; &#42;c&#42; d_e f'
-    """
-    line = " ".join(spelled_out(str(text)).split())
-    return _MARKDOWN.sub(lambda match: f"&#{ord(match[0])};", line)
 
 
 def visible(text: object) -> Markup:

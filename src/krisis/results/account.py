@@ -47,7 +47,8 @@ class TaskFacts:
     are scored beside the usual ones, the first being the headline; ``total`` says how the items of
     a patient add up; ``person`` and ``unit`` are the words for one cluster and one record;
     ``costs`` is the preset of what answers and deferrals cost, written as in a cost table, and
-    ``price`` the cost of one deferral relative to one wrong answer;
+    ``price`` the cost of one deferral relative to one wrong answer; ``losses`` maps truth to answer
+    to the cost of a wrong answer in that unit, where they do not all cost 1;
     ``features`` are the findings that the task describes.
     """
 
@@ -65,6 +66,7 @@ class TaskFacts:
     total: TotalScale | None = None
     costs: JsonMapping | None = None
     price: float | None = None
+    losses: Mapping[int | str, Mapping[int | str, float]] = field(default_factory=dict)
     features: Mapping[str, Finding] = field(default_factory=dict)
 
     @classmethod
@@ -84,6 +86,7 @@ class TaskFacts:
             groups=self.groups,
             total=self.total,
             price=self.price,
+            losses=self.losses,
         )
 
     def words(self, answer: object, *, whole: bool = False) -> str:

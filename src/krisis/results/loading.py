@@ -138,6 +138,22 @@ def load_results(runs: Sequence[Path | BenchmarkResult]) -> dict[str, BenchmarkR
     return dict(zip(names, results, strict=True))
 
 
+def short_models(models: Sequence[str]) -> list[str]:
+    """Return models without their makers, except where two makers use one name.
+
+    >>> short_models(["openai/gpt-x", "azure/gpt-x", "local/tiny"])
+    ['openai/gpt-x', 'azure/gpt-x', 'tiny']
+    """
+    makers: dict[str, set[str]] = {}
+    for model in models:
+        makers.setdefault(model.rpartition("/")[2], set()).add(model)
+    shorts = [model.rpartition("/")[2] for model in models]
+    return [
+        short if len(makers[short]) == 1 else model
+        for model, short in zip(models, shorts, strict=True)
+    ]
+
+
 def distinct_names(models: Sequence[str], runs: Sequence[str]) -> list[str]:
     """Return the name of each model, with that of its run where models repeat.
 

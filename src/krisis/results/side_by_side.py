@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from krisis.display import format_interval, format_value
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Direction, MetricScore, MetricScores
-from krisis.metrics.explanations import explained
 from krisis.results.report_tables import headline
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Decided, Unfinished
@@ -103,18 +101,6 @@ class SideBySide:
     columns: Sequence[Column]
     entries: Sequence[Entry]
 
-    def lines(self) -> Iterator[str]:
-        """Yield the figures metric by metric, the best run of each first."""
-        for entry in self.entries:
-            if entry.warnings:
-                yield f"{entry.name}: {', '.join(entry.warnings)}"
-        width = max(len(entry.name) for entry in self.entries)
-        for column in self.columns:
-            better = "" if column.direction == "neither" else f" ({column.direction} is better)"
-            yield f"{column.heading}{better}"
-            for entry in _best_first(self.entries, column):
-                yield f"  {entry.name:{width}}  {_cell_words(entry.cells[column.name])}"
-
 
 def side_by_side(
     runs: Mapping[str, BenchmarkResult], scores: Mapping[str, MetricScores] | None = None
@@ -155,12 +141,21 @@ def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> l
     return _columns(found)
 
 
+def short_name(identifier: str, name: str) -> str:
+    """Return the short name of a metric; one with parameters keeps its own, which states them.
+
+    >>> short_name("answer_rate", "Answer Rate (Coverage)"), short_name("my_own", "My own")
+    ('Coverage', 'My own')
+    """
+    return name if "[" in name else {**HEADINGS, **ON_REQUEST}.get(identifier, name)
+
+
 def _columns(scores: Iterable[MetricScore]) -> list[Column]:
-    headings, order = {**HEADINGS, **ON_REQUEST}, list(HEADINGS)
+    order = list(HEADINGS)
     found: dict[str, Column] = {}
     for score in scores:
         name = score.identifier
-        heading = headings.get(name, score.name)
+        heading = short_name(name, score.name)
         found.setdefault(name, Column(name, score.key, heading, score.direction))
     return sorted(
         found.values(),
@@ -193,7 +188,7 @@ def cell_dict(cell: Cell) -> JsonObject:
     }
 
 
-def _best_first(entries: Sequence[Entry], column: Column) -> list[Entry]:
+def best_first(entries: Sequence[Entry], column: Column) -> list[Entry]:
     """Return the entries from the best to the worst; those without a value come last.
 
     Of a run with cases that were not evaluated, the worse bound counts.
@@ -207,13 +202,3 @@ def _best_first(entries: Sequence[Entry], column: Column) -> list[Entry]:
         return math.isnan(value), 0.0 if math.isnan(value) else sign * value
 
     return sorted(entries, key=place)
-
-
-def _cell_words(cell: Cell) -> str:
-    if math.isnan(cell.value):
-        return f"undefined: {explained(cell.reason)}" if cell.reason else "undefined"
-    words = f"{format_value(cell.value)}  {format_interval(cell.interval)}".rstrip()
-    if cell.bounds is None:
-        return words
-    low, high = map(format_value, cell.bounds)
-    return f"{words}  depends on the missing cases: {low} to {high}"

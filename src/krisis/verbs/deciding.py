@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from krisis.confidence.artifact import artifact_of
+from krisis.confidence.artifact import Selective, artifact_of
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.confidence.evaluation import (
     DEFAULT_GRID,
-    Evaluation,
     SelectiveOptions,
     evaluate,
     same_participants,
@@ -55,29 +54,6 @@ from krisis.statistics.intervals import REPLICATE_METHODS
 AnyRun: TypeAlias = str | Path | BenchmarkResult
 AnyCalibrator: TypeAlias = str | Path | Calibrator | None
 AnyCosts: TypeAlias = str | Path | CostTable | None
-
-
-@dataclass(frozen=True, eq=False)
-class Selective:
-    """How well confidence ranks the answers: the figures, and the artifact that is saved.
-
-    ``evaluation.curves`` holds the curve of every confidence and run; ``warnings`` are sentences
-    that must be read with the figures.
-    """
-
-    evaluation: Evaluation
-    artifact: JsonObject
-    calibrator: Calibrator | None = None
-    warnings: tuple[str, ...] = ()
-
-    def figures(self, run: int = 0) -> dict[str, dict[str, float]]:
-        """Return the figures of every confidence of one run, such as aurc and augrc."""
-        curves = self.evaluation.curves
-        return {name: dict(of_runs[run].figures) for name, of_runs in curves.items()}
-
-    def to_json(self) -> JsonObject:
-        """Return the artifact: every key of docs/reference/selective-artifact.md."""
-        return self.artifact
 
 
 def selective(

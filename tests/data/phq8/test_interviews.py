@@ -41,6 +41,21 @@ def test_every_reason_occurs_at_about_its_share(interviews: list[Interview]) -> 
     assert min(reasons.values()) > 0.7 * n_withheld / len(WITHHELD_REASONS)
 
 
+def test_what_is_said_of_a_withheld_item_could_be_true(interviews: list[Interview]) -> None:
+    """Nobody with several days claims none and often, and every score is possible as it is told."""
+    contradicted = set()
+    for person, interview in zip(COHORT, interviews, strict=True):
+        for key, score in zip(ITEM_KEYS, person.scores, strict=True):
+            said = interview.evidence[key]
+            assert said[score] > 0, (key, interview.withheld.get(key))
+            if key not in interview.withheld:
+                assert said == tuple(float(other == score) for other in range(4))
+            elif interview.withheld[key] == "statements_contradict":
+                assert sum(chance > 0 for chance in said) == 2
+                contradicted.add(score)
+    assert contradicted == {0, 2, 3}
+
+
 def test_withholding_tells_nothing_about_the_score(interviews: list[Interview]) -> None:
     positive = np.array([[score > 0 for score in person.scores] for person in COHORT])
     withheld = np.array([[key in one.withheld for key in ITEM_KEYS] for one in interviews])

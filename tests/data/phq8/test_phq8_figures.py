@@ -22,9 +22,8 @@ from krisis.reporting.comparison import comparison_html
 from krisis.reporting.report import build_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import CompareOptions, compare_runs
-from krisis.results.comparison.text import closing_lines
 from krisis.results.report_tables import headline
-from krisis.results.side_by_side import side_by_side
+from krisis.results.side_by_side import best_first, side_by_side
 
 
 class PerfectReader(BaseBackend):
@@ -65,20 +64,22 @@ def zero() -> BenchmarkResult:
 def test_a_perfect_reader_that_defers_is_above_every_baseline_in_the_headline(
     perfect: BenchmarkResult,
 ) -> None:
-    names = ["rule/always-0", "majority", "lexicon", "always-abstain", "ideal"]
-    assert list(perfect.baselines) == names
+    names = ["rule/always-0", "majority", "lexicon", "always-abstain", "rule/evidence-only"]
+    assert list(perfect.baselines) == [*names, "ideal"]
     leading = next(iter(perfect.metric_scores.values()))
-    assert (leading.key, leading.value) == ("right_decisions", 1.0)
-    others = {name: scores["right_decisions"].value for name, scores in perfect.baselines.items()}
-    assert others.pop("ideal") == 1.0  # the reader without error, printed with every run
+    others = {name: scores["decision_skill"].value for name, scores in perfect.baselines.items()}
+    assert leading.key == "decision_skill"
+    assert others.pop("ideal") == pytest.approx(1.0)  # it also knows what other items imply
+    assert others.pop("rule/evidence-only") == leading.value < 1.0  # printed with every run
     assert max(others.values()) < leading.interval.low
+    assert perfect.metric_scores["right_decisions"].value == 1.0
     # Plain accuracy has it the other way round, which is why it is not the headline.
     accuracy = perfect.metric_scores["accuracy"].value
     assert perfect.baselines["rule/always-0"]["accuracy"].value > accuracy
     document = perfect.document()
-    assert line_of(document, "Right Decisions")["n"] == leading.n_evaluated
-    for name, value in {"this run": 1.0, "ideal": 1.0, **others}.items():
-        assert line_of(document, name)["Right Decisions"] == value
+    assert line_of(document, "Decision Skill")["n"] == leading.n_evaluated
+    for name, value in {"this run": leading.value, **others}.items():
+        assert line_of(document, name)["Decision Skill"] == value
 
 
 def test_answers_with_and_without_evidence_are_counted_apart(
@@ -114,14 +115,15 @@ def test_runs_side_by_side_begin_with_the_headline(
 ) -> None:
     table = side_by_side({"zero": zero, "perfect": perfect})
     assert [column.key for column in table.columns] == [
+        *("decision_skill", "decision_cost"),
         *("right_decisions", "answerable_accuracy", "undue_answer_rate"),
         *("quadratic_weighted_kappa", "total_mae", "total_bias", "screening_sensitivity"),
         *("answer_rate", "aurc"),
     ]
-    first, best, worst, *_ = table.lines()
-    assert first == "Right Decisions (higher is better)"
-    assert best.startswith("  perfect  1.0000")
-    assert worst.startswith("  zero")
+    assert table.columns[0].key == "decision_skill"
+    best, *_ = best_first(table.entries, table.columns[0])
+    assert best.name == "perfect"
+    assert best.cells["decision_skill"].value == perfect.metric_scores["decision_skill"].value
 
 
 def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_beside_it(
@@ -131,17 +133,17 @@ def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_besid
     comparison = compare_runs(runs, options)
     deltas = comparison.pairs[0].deltas
     named = perfect.provenance.task_facts.metrics
-    assert deltas["right_decisions"].delta > 0.3
-    assert deltas["right_decisions"].verdict() == "better"
+    assert deltas["decision_skill"].delta > 0.3
+    assert deltas["decision_skill"].verdict() == "better"
     assert deltas["quadratic_weighted_kappa"].delta == pytest.approx(1)
     assert deltas["quadratic_weighted_kappa"].interval.low > 0
     for key in named[1:]:
         assert math.isnan(deltas[key].p_value)
         assert deltas[key].verdict() in ("not tested", "not comparable")
     assert not set(named[1:]) & comparison.tied_with_best().keys()
-    words = "\n".join(closing_lines(comparison))
-    assert "Not tested: Accuracy on Answerable Cases, " in words
-    assert [key for key, one in deltas.items() if one.test] == ["right_decisions"]
+    words = said(comparison.document())
+    assert "Not tested: Decision Cost, Right Decisions, " in words
+    assert [key for key, one in deltas.items() if one.test] == ["decision_skill"]
     assert "Not tested: " in comparison_html(comparison)
     plain = replace(options, metrics=[key for key, one in deltas.items() if one.test])
     alone = compare_runs(runs, plain).pairs[0].deltas
@@ -152,12 +154,13 @@ def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_besid
     assert all(one.test for one in both.pairs[0].deltas.values())
 
 
-def test_without_deferral_labels_the_headline_is_agreement_beyond_chance(tmp_path: Path) -> None:
+def test_without_deferral_labels_skill_1_is_every_score_right(tmp_path: Path) -> None:
     interviews = synthetic_interviews(12, seed=1, withheld_rate=0.0)
     write_directory(tmp_path / "own", interviews)
     own = run(PerfectReader(), PHQ8Suite(data=tmp_path / "own", split="all"))
     leading = next(iter(own.metric_scores.values()))
-    assert (leading.key, leading.value) == ("quadratic_weighted_kappa", 1.0)
+    assert (leading.key, leading.value) == ("decision_skill", 1.0)
+    assert own.metric_scores["quadratic_weighted_kappa"].value == 1.0
     assert "right_decisions" not in own.metric_scores
 
 

@@ -10,14 +10,14 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from krisis.data.phq8.items import ITEM_KEYS, ITEMS
+from krisis.data.phq8.items import ITEM_KEYS, ITEMS, N_SCORES
 from krisis.data.phq8.transcripts import Transcript, Turn
-from krisis.data.phq8.wording import Bank, Topic, Voice, capital
+from krisis.data.phq8.wording import Bank, Frequency, Topic, Voice, capital
 
 # Each purpose has a stream of its own: a new draw in one never moves the draws of another.
 _SCORES, _INTERVIEW, _SPLIT = 1, 2, 3
-_LOADINGS = np.array([item.loading for item in ITEMS])
-_THRESHOLDS = np.array([item.thresholds() for item in ITEMS])
+LOADINGS = np.array([item.loading for item in ITEMS])
+THRESHOLDS = np.array([item.thresholds() for item in ITEMS])
 
 
 class Cohort(StrEnum):
@@ -37,7 +37,7 @@ class Split(StrEnum):
 
 # Mean and standard deviation of the latent severity. Those of the clinic are an assumption, chosen
 # so that about 30 % have a total of 10 or more.
-_SEVERITY: Mapping[Cohort, tuple[float, float]] = {
+SEVERITY: Mapping[Cohort, tuple[float, float]] = {
     Cohort.COMMUNITY: (0.0, 1.0),
     Cohort.CLINIC: (0.85, 1.0),
 }
@@ -70,15 +70,15 @@ def draw_participant(index: int, *, seed: int, cohort: Cohort = Cohort.COMMUNITY
     letter = _LETTERS[cohort]
     stream = [seed, _SCORES, index, *_own_stream(letter)]
     normals = np.random.default_rng(stream).standard_normal(1 + len(ITEMS))
-    mean, deviation = _SEVERITY[cohort]
+    mean, deviation = SEVERITY[cohort]
     severity, noise = mean + deviation * float(normals[0]), normals[1:]
-    scores = scores_of(_LOADINGS * severity + np.sqrt(1 - _LOADINGS**2) * noise)
+    scores = scores_of(LOADINGS * severity + np.sqrt(1 - LOADINGS**2) * noise)
     return Participant(f"{letter}{index:04d}", severity, tuple(int(score) for score in scores))
 
 
 def scores_of(liability: NDArray[np.float64]) -> NDArray[np.int64]:
     """Turn liabilities of the eight items (last axis) into scores 0 to 3."""
-    return np.asarray((liability[..., None] > _THRESHOLDS).sum(axis=-1))
+    return np.asarray((liability[..., None] > THRESHOLDS).sum(axis=-1))
 
 
 def draw_cohort(
@@ -98,15 +98,18 @@ def draw_splits(n_participants: int, *, seed: int, test_size: float) -> list[Spl
     return [Split.TEST if i in held_out else Split.TRAIN for i in range(n_participants)]
 
 
-# Why an item cannot be scored from the interview, each about as likely as the next.
-WITHHELD_REASONS = (
-    "topic_not_raised",
-    "participant_declined",
-    "about_someone_else",
-    "outside_two_weeks",
-    "frequency_not_stated",
-    "statements_contradict",
-)
+# Why an item cannot be scored from the interview, with the probability of each reason at the
+# scores 0 to 3. Four reasons tell nothing about the score. Who cannot say how often had the
+# symptom, if only on one day; of those who claim none at all and often, one of the claims is true.
+_CHANCES_OF_REASONS: Mapping[str, tuple[float, float, float, float]] = {
+    "topic_not_raised": (0.17, 0.17, 0.17, 0.17),
+    "participant_declined": (0.17, 0.17, 0.17, 0.17),
+    "about_someone_else": (0.17, 0.17, 0.17, 0.17),
+    "outside_two_weeks": (0.17, 0.17, 0.17, 0.17),
+    "frequency_not_stated": (0.16, 0.32, 0.08, 0.08),
+    "statements_contradict": (0.16, 0.0, 0.24, 0.24),
+}
+WITHHELD_REASONS = tuple(_CHANCES_OF_REASONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +126,16 @@ class Interview:
     """A transcript and what its author knows about it.
 
     ``withheld`` gives the reason for each item without evidence, ``exchanges`` the numbers of the
-    exchanges about each item, and ``first_claims`` the score that was claimed first where it was
-    taken back later.
+    exchanges about each item, ``first_claims`` the score that was claimed first where it was
+    taken back later, and ``evidence`` how likely what is said of each item was at the scores 0 to
+    3, up to a factor.
     """
 
     transcript: Transcript
     withheld: Mapping[str, str]
     exchanges: Mapping[str, tuple[int, ...]]
     first_claims: Mapping[str, int]
+    evidence: Mapping[str, tuple[float, ...]]
 
 
 def write_interview(
@@ -138,19 +143,28 @@ def write_interview(
 ) -> Interview:
     """Write the interview of one participant in the words of their split.
 
-    Score and withholding are drawn independently: were severe items withheld more often, a model
-    could score by the gap.
+    Whether an item is withheld does not depend on its score: were severe items withheld more
+    often, a model could score by the gap.
     """
     index = int(participant.participant_id[1:])
     stream = [seed, _INTERVIEW, index, *_own_stream(participant.participant_id[0])]
     voice = Voice(Bank.of(split), np.random.default_rng(stream))
     author = _Author(voice)
     for key in voice.shuffled(ITEM_KEYS):
+        score = participant.scores[ITEM_KEYS.index(key)]
         if voice.uniform() < withheld_rate:
-            author.withhold(key, voice.pick(WITHHELD_REASONS))
+            author.withhold(key, score)
         else:
-            author.show(key, participant.scores[ITEM_KEYS.index(key)])
+            author.show(key, score)
     return author.interview(participant.participant_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """Sentences about a symptom, and how often they say that it was there."""
+
+    sentences: list[str]
+    frequency: Frequency
 
 
 class _Author:
@@ -162,10 +176,12 @@ class _Author:
         self.late: list[list[Exchange]] = []
         self.withheld: dict[str, str] = {}
         self.first_claims: dict[str, int] = {}
+        self.evidence: dict[str, tuple[float, ...]] = {}
         self.used: set[str] = set()
 
     def show(self, key: str, score: int) -> None:
         """Give the evidence for a score: at once, on asking how often, unasked or corrected."""
+        self.evidence[key] = tuple(float(other == score) for other in range(N_SCORES))
         voice, topic = self.voice, self.voice.bank.topics[key]
         way = voice.uniform()
         if way < 0.2:
@@ -176,7 +192,7 @@ class _Author:
             unit, colour = _unit(key), self._colour(topic, score)
             first = [f"I {voice.predicate(topic)}.", *colour[::2]]
             probe = voice.asked(voice.bank.phrases["interviewer"]["probes"], **_units(unit))
-            frequency = [f"{capital(voice.often(score, unit))}.", *colour[1::2]]
+            frequency = [f"{capital(voice.often(score, unit).words)}.", *colour[1::2]]
             self.early.append(
                 [
                     Exchange(question, voice.spoken(first), key),
@@ -186,7 +202,7 @@ class _Author:
             return
         if way > 0.88:
             question = voice.asked(voice.bank.phrases["interviewer"]["open_asks"])
-        said = [*self._statement(key, score), *self._colour(topic, score)]
+        said = [*self._statement(key, score).sentences, *self._colour(topic, score)]
         self.early.append([Exchange(question, voice.spoken(said), key)])
 
     def _correct(self, key: str, score: int) -> None:
@@ -198,37 +214,43 @@ class _Author:
             else voice.pick([other for other in range(4) if other != score])
         )
         self.first_claims[key] = claimed
-        first = [*self._statement(key, claimed), *self._colour(topic, claimed)[:1]]
+        first = self._statement(key, claimed)
+        said = [*first.sentences, *self._colour(topic, claimed)[:1]]
         why = "too_little" if claimed < score else "too_much"
         later = voice.phrase(
             "says",
             "takes_back",
-            claim=self._claim(key, claimed),
+            claim=self._claim(key, first.frequency),
             noun=voice.fill(topic.noun),
             why=voice.fill(voice.bank.phrases["says"]["whys"][why]),
-            truth=" ".join(self._statement(key, score)),
+            truth=" ".join(self._statement(key, score).sentences),
         )
-        self._say_twice(key, first, later, score)
+        self._say_twice(key, said, later, score)
 
-    def _contradict(self, key: str) -> None:
-        """Say none at all and often, in either order, and withdraw neither."""
+    def _contradict(self, key: str, score: int) -> None:
+        """Say none at all and often, in either order, and withdraw neither; one of them is true."""
         voice, topic = self.voice, self.voice.bank.topics[key]
         # None at all against often: two symptoms of one item cannot explain that.
-        first, second = voice.shuffled((0, voice.whole(2, 3)))
-        said = [*self._statement(key, first), *self._colour(topic, first)[:1]]
+        often = score or voice.whole(2, 3)
+        chances = _CHANCES_OF_REASONS["statements_contradict"]
+        at_often = tuple(chances[often] * (other == often) for other in range(1, N_SCORES))
+        self.evidence[key] = (chances[0] / 2, *at_often)
+        first, second = voice.shuffled((0, often))
+        stated = self._statement(key, first)
+        said = [*stated.sentences, *self._colour(topic, first)[:1]]
         later = voice.phrase(
             "says",
             "repeats",
-            claim=self._claim(key, first),
+            claim=self._claim(key, stated.frequency),
             noun=voice.fill(topic.noun),
-            truth=" ".join(self._statement(key, second)),
+            truth=" ".join(self._statement(key, second).sentences),
         )
         self._say_twice(key, said, later, second)
 
-    def _claim(self, key: str, score: int) -> str:
-        """Sum up what was claimed, in other words than it was said in."""
-        claims = self.voice.bank.phrases["says"]["claims"][str(score)]
-        return self.voice.fill(claims, **_units(_unit(key)))
+    def _claim(self, key: str, stated: Frequency) -> str:
+        """Recall what was claimed, in other words than it was said in and with its numbers."""
+        claims = self.voice.bank.phrases["says"]["claims"][stated.recalled]
+        return self.voice.fill(claims, **_units(_unit(key)), **stated.numbers)
 
     def _say_twice(self, key: str, first: Sequence[str], later: str, score: int) -> None:
         voice, topic = self.voice, self.voice.bank.topics[key]
@@ -242,12 +264,13 @@ class _Author:
         voice = self.voice
         return [voice.phrase("says", "returns")] if voice.uniform() < 0.5 else []
 
-    def _statement(self, key: str, score: int) -> list[str]:
+    def _statement(self, key: str, score: int) -> _Statement:
         """Say how often the symptom was there, in one sentence or two."""
         voice, topic, unit = self.voice, self.voice.bank.topics[key], _unit(key)
         if score == 0:
             return self._absence(topic, unit)
-        often, did = voice.often(score, unit), voice.predicate(topic)
+        frequency, did = voice.often(score, unit), voice.predicate(topic)
+        often = frequency.words
         way = voice.uniform()
         follows_only = often.startswith(("and ", "so "))
         if way < 0.3 or follows_only:
@@ -264,20 +287,21 @@ class _Author:
             sentences[0] = f"{hedge} {voice.small(sentences[0])}"
         elif manner < 0.4:  # as often whatever the score, so that it tells nothing
             sentences.append(capital(voice.fill(topic.plays_down)))
-        return sentences
+        return _Statement(sentences, frequency)
 
-    def _absence(self, topic: Topic, unit: str) -> list[str]:
+    def _absence(self, topic: Topic, unit: str) -> _Statement:
         """Say that the symptom was not there, or on one day only."""
         voice = self.voice
         well = voice.fill(topic.well)
         way = voice.uniform()
         if way < 0.2:
             did = voice.predicate(topic)
-            return [voice.phrase("says", "once", did=did, well=well, **_units(unit))]
+            once = voice.phrase("says", "once", did=did, well=well, **_units(unit))
+            return _Statement([once], Frequency("", "once"))
         if way < 0.7:
             well = f"{well}, {voice.phrase('says', 'steady')}"
         denial = [voice.phrase("says", "denials")] if voice.uniform() < 0.3 else []
-        return [*denial, f"{capital(well)}."]
+        return _Statement([*denial, f"{capital(well)}."], Frequency("", "0"))
 
     def _colour(self, topic: Topic, score: int) -> list[str]:
         """Add sentences that tell of the symptom and not how often; talkative people say more.
@@ -293,17 +317,18 @@ class _Author:
         self.used.update(lines)
         return [capital(self.voice.fill([line])) for line in lines]
 
-    def withhold(self, key: str, reason: str) -> None:
+    def withhold(self, key: str, score: int) -> None:
         """Talk about the topic, or not, so that the score cannot be known."""
-        self.withheld[key] = reason
+        reason = self._reason(score)
+        self.withheld[key], self.evidence[key] = reason, _CHANCES_OF_REASONS[reason]
         if reason == "topic_not_raised":
             return
         voice, topic, unit = self.voice, self.voice.bank.topics[key], _unit(key)
         if reason == "statements_contradict":
-            self._contradict(key)
+            self._contradict(key, score)
             return
         did = voice.predicate(topic, of_other=reason == "about_someone_else")
-        often = voice.often(voice.whole(1, 3), unit)
+        often = voice.often(voice.whole(1, 3), unit).words
         if reason == "outside_two_weeks":
             often = voice.phrase("often", "then", **_units(unit))
         unknown = voice.phrase("says", "unknown")
@@ -316,6 +341,12 @@ class _Author:
             kind = "someone_else" if reason == "about_someone_else" else "era"
             said = [voice.phrase("says", kind, **slots), unknown]
         self.early.append([Exchange(voice.asked(topic.ask), voice.spoken(said), key)])
+
+    def _reason(self, score: int) -> str:
+        """Draw why an item of this score is withheld."""
+        drawn, reasons = self.voice.uniform(), list(_CHANCES_OF_REASONS)
+        up_to = np.cumsum([_CHANCES_OF_REASONS[reason][score] for reason in reasons])
+        return reasons[int(np.searchsorted(up_to, drawn * up_to[-1], side="right"))]
 
     def interview(self, participant_id: str) -> Interview:
         """Put small talk around and between the exchanges about the items."""
@@ -349,6 +380,7 @@ class _Author:
             {key: self.withheld[key] for key in ITEM_KEYS if key in self.withheld},
             {key: tuple(about[key]) for key in ITEM_KEYS if key in about},
             self.first_claims,
+            self.evidence,
         )
 
     def _small_talk(self) -> list[list[Exchange]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+
+import numpy as np
 
 from krisis.data.base import (
     BaseDataSuite,
@@ -31,6 +33,7 @@ from krisis.data.phq8.interviews import (
 )
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 from krisis.data.phq8.lexicon import Lexicon
+from krisis.data.phq8.posterior import score_probabilities
 from krisis.data.phq8.retrieval import (
     ReferenceLibrary,
     RetrievalOptions,
@@ -38,6 +41,8 @@ from krisis.data.phq8.retrieval import (
     ScoredInterview,
 )
 from krisis.data.phq8.task import (
+    LOSSES,
+    PRICE,
     TASK,
     TASK_WITHOUT_DEFERRAL,
     item_words,
@@ -65,8 +70,8 @@ class Mode(StrEnum):
 class _Case:
     """A participant as the suite holds them.
 
-    ``withheld`` and ``exchanges`` (the exchanges that show an item's score) are None where nobody
-    knows.
+    ``withheld``, ``exchanges`` (the exchanges that show an item's score) and ``probabilities`` (of
+    the scores of each item, given the interview) are empty where nobody knows.
     """
 
     transcript: Transcript
@@ -74,6 +79,7 @@ class _Case:
     split: Split
     withheld: Mapping[str, str] | None = None
     exchanges: Mapping[str, Sequence[int]] | None = None
+    probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 class PHQ8Suite(BaseDataSuite):
@@ -133,32 +139,43 @@ class PHQ8Suite(BaseDataSuite):
         self._licence = "" if self.data is None else NOTICE.format(path=self.data)
         self.notice = self._licence
         if self.data is None:  # the author of the interviews knows what each of them shows
-            self.baselines = (*type(self).baselines, "ideal")
+            self.baselines = (*type(self).baselines, "rule/evidence-only", "ideal")
 
     @property
     def rules(self) -> Mapping[str, Rule]:
-        """Return the reader by keywords, the one that reads nothing, and the one without error."""
+        """Return the reader by keywords, the one that reads nothing, and those without error."""
         rules: dict[str, Rule] = {
             "lexicon": Lexicon(),
             "always-0": lambda features, context: Judgement(0),
         }
-        return rules if self.data is not None else {**rules, "ideal": self._read_without_error}
+        if self.data is not None:
+            return rules
+        return {**rules, "evidence-only": self._read_evidence_only, "ideal": self._read_ideally}
 
     @cached_property
-    def _shown_scores(self) -> Mapping[tuple[str, str], int | None]:
-        """Return what each interview shows of each item: its score, or None where it shows none."""
+    def _known(self) -> Mapping[tuple[str, str], tuple[float, ...]]:
+        """Return the probability of each score of each item, given its interview."""
         return {
-            (case.transcript.text(), item_words(item)): (
-                None if case.withheld and item.key in case.withheld else case.scores[item.key]
-            )
+            (case.transcript.text(), item_words(item)): case.probabilities[item.key]
             for case in self._cases
             for item in ITEMS
         }
 
-    def _read_without_error(self, features: Features, context: str) -> Judgement:
+    def _read_evidence_only(self, features: Features, context: str) -> Judgement:
         """Judge as the author of the interview would: every score that it shows, and no other."""
-        score = self._shown_scores.get((context, str(features["item"])))
-        return Judgement(score, None if score is None else 1.0, abstain=score is None)
+        chances = self._known[context, str(features["item"])]
+        if max(chances) < 1.0:
+            return Judgement(None, abstain=True)
+        return Judgement(chances.index(1.0), 1.0)
+
+    def _read_ideally(self, features: Features, context: str) -> Judgement:
+        """Judge at the least expected cost: where nothing is said, by what the other items say."""
+        chances = self._known[context, str(features["item"])]
+        losses = np.array(chances) @ LOSSES
+        best = int(losses.argmin())
+        if losses[best] >= PRICE:
+            return Judgement(None, abstain=True)
+        return Judgement(best, chances[best])
 
     def load(self) -> list[PatientRecord]:
         """Return a record for each scored item of the split's participants, sorted by participant.
@@ -257,7 +274,10 @@ class PHQ8Suite(BaseDataSuite):
                 if key not in interview.withheld
                 and not (scores[key] and interview.first_claims.get(key) == 0)
             }
-            cases.append(_Case(interview.transcript, scores, split, interview.withheld, shown))
+            known = score_probabilities(interview.evidence, self.cohort)
+            cases.append(
+                _Case(interview.transcript, scores, split, interview.withheld, shown, known)
+            )
         return cases
 
     def _given(self, corpus: Corpus) -> list[_Case]:
@@ -329,6 +349,9 @@ class PHQ8Suite(BaseDataSuite):
             reason = case.withheld.get(key)
             metadata["should_abstain"] = reason is not None
             metadata["abstain_reasons"] = [reason] if reason else []
+            metadata["answer_probabilities"] = {
+                str(score): chance for score, chance in enumerate(case.probabilities[key])
+            }
         return metadata
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import BeforeValidator
 
 from krisis.data.base import CostTable, FeatureDescription, ReplyField, Task, TotalScale
@@ -35,6 +36,8 @@ _ON_THE_SCALE = (
     "screening_specificity",
 )
 _STATED = tomllib.loads((files("krisis.data.phq8") / "task.toml").read_text(encoding="utf-8"))
+# What an abstention costs, relative to a score that is one point too low.
+PRICE: float = _STATED["costs"]["defer"] / _STATED["costs"]["too_low"]
 TASK = Task(
     name="phq8",
     question=_STATED["question"],
@@ -58,6 +61,7 @@ TASK = Task(
     person="participant",
     unit="item",
     costs=CostTable.by_distance(SCORE_MEANINGS, **_STATED["costs"]),
+    price=PRICE,
     reply_fields={
         "evidence_quotes": ReplyField(list[str], _STATED["reply"]["evidence_quotes"]),
         "verbalized_confidence": ReplyField(
@@ -65,6 +69,8 @@ TASK = Task(
         ),
     },
 )
+# What a score costs in that unit: rows are true scores, columns answers.
+LOSSES = np.array([[TASK.losses[t].get(a, 0.0) for a in SCORE_MEANINGS] for t in SCORE_MEANINGS])
 # Of interviews that somebody brings nobody knows which items they give no evidence for.
 TASK_WITHOUT_DEFERRAL = replace(TASK, metrics=_ON_THE_SCALE)
 

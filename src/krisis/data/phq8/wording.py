@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TypeVar
@@ -49,6 +49,19 @@ class Topic:
     noun: Sequence[str]
     plays_down: Sequence[str]
     drifts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    """How often, as an adverbial, and what one who names it later can say of it.
+
+    ``recalled`` is the kind of claim it can be recalled by and ``numbers`` are those it stated: who
+    said "five days" may not be quoted with "a few".
+    """
+
+    words: str
+    recalled: str
+    numbers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +139,21 @@ class Voice:
         }
         return capital(self.fill(templates, **{**yours, **slots}))
 
-    def often(self, score: int, unit: str) -> str:
+    def often(self, score: int, unit: str) -> Frequency:
         """Say how often, as an adverbial that denotes the score."""
         phrases = self.bank.phrases["often"]
         slots = {"unit": unit, "units": f"{unit}s"}
         if self.uniform() < 0.55:
             kind = self.pick(("banded", "circumstance"))
-            return self.fill(phrases[kind][str(score)], **slots)
+            return Frequency(self.fill(phrases[kind][str(score)], **slots), str(score))
         first, last = DAYS[score]
         kind = self.pick(
             (*("counted", "repaired", "weekly", "halves"), "named" if score == 1 else "all_but")
         )
         n_days = self.whole(first, last)
-        return self.fill(phrases[kind], **slots, **self._numbers(kind, n_days, score, unit))
+        numbers = self._numbers(kind, n_days, score, unit)
+        recalled = kind if kind in ("weekly", "all_but") else "counted"
+        return Frequency(self.fill(phrases[kind], **slots, **numbers), recalled, numbers)
 
     def _numbers(self, kind: str, n_days: int, score: int, unit: str) -> dict[str, str]:
         """Put a number of days into words in the way that the kind of phrase needs."""
@@ -146,11 +161,11 @@ class Voice:
         if kind == "named":
             chosen = sorted(self.shuffled(range(7))[: self.whole(2, 4)])
             *names, final = (_WEEKDAYS[day] for day in chosen)
-            return {"names": f"{', '.join(names)} and {final}"}
+            return {"names": f"{', '.join(names)} and {final}", "n": _NUMBERS[len(chosen)]}
         if kind == "halves":
             n_days = max(n_days, 4)
             a = self.whole(max(2, n_days - 7), min(7, n_days - 2))
-            return {"a": _NUMBERS[a], "b": _NUMBERS[n_days - a]}
+            return {"a": _NUMBERS[a], "b": _NUMBERS[n_days - a], "n": _NUMBERS[n_days]}
         if kind == "weekly":
             half = self.whole((first + 1) // 2, last // 2)
             return {"times": {1: "once", 2: "twice"}.get(half, f"{_NUMBERS[half]} times")}

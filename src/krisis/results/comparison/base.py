@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from krisis.display import ShortRepr, cut, listed
+from krisis.display import Documented, ShortRepr, cut, listed
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, Direction, MetricScores
 from krisis.metrics.paired import Exchanges
 from krisis.results.comparison.matching import ChangedRow, MatchedRuns
 from krisis.results.comparison.missing import MissingCases
-from krisis.results.comparison.text import comparison_html, spending_of
 from krisis.results.comparison.where import Where, where_they_differ
 from krisis.results.frames import frame_of
 from krisis.results.result import BenchmarkResult
@@ -153,7 +152,7 @@ class Pair(ShortRepr):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Documented):
     """All runs with all pairs; every pair is compared on its own common cases.
 
     ``scores`` are those of every run on all that it evaluated. ``left_out`` says, per metric that
@@ -166,14 +165,11 @@ class Comparison:
     options: CompareOptions
     n_permutations: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict)
+    builder: ClassVar[str] = "krisis.pages.compare:comparison_document"
 
     def __repr__(self) -> str:
         basis = listed(list(dict.fromkeys(pair.basis for pair in self.pairs)))
         return f"Comparison({listed([cut(name) for name in self.runs])}; {basis})"
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return comparison_html(self)
 
     @property
     def paired(self) -> bool:
@@ -311,7 +307,14 @@ class Comparison:
                 "primary": options.primary,
             },
             "left_out": dict(self.left_out),
-            "spending": {name: spending_of(run) for name, run in self.runs.items()},
+            "spending": {
+                name: {
+                    "elapsed_seconds": run.spending.elapsed_seconds,
+                    "token_total": run.spending.token_total,
+                    "cost": run.spending.cost,
+                }
+                for name, run in self.runs.items()
+            },
             "scores": {
                 name: {
                     score.identifier: {

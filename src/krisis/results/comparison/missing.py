@@ -39,26 +39,6 @@ class MissingCases:
         """Tell whether the missing cases are unlike the rest, as far as accuracy shows it."""
         return self.p_value <= _LIKELY
 
-    @property
-    def sentence(self) -> str:
-        """Say how the other run did on the cases that one run lacks."""
-        missing, common = (
-            f"{right:,} of {n:,} ({right / n:.1%})"
-            for right, n in (
-                (self.n_right_missing, self.n_missing),
-                (self.n_right_common, self.n_common),
-            )
-        )
-        unlike = (
-            "they are unlike the rest, so the difference may not hold for all cases"
-            if self.differs
-            else "no sign that they are unlike the rest"
-        )
-        return (
-            f"{self.lacks} lacks {self.n_missing:,} cases; on these {self.other} is right on "
-            f"{missing}, on the common ones on {common} (Fisher's p = {self.p_value:.3g}): {unlike}"
-        )
-
     def to_dict(self) -> JsonObject:
         """Return everything as JSON values."""
         return {**asdict(self), "differs": self.differs}

@@ -1,10 +1,11 @@
-"""Home: the results of all runs by suite and task, what is running, and what is odd."""
+"""Home: per task a forest of its runs beside their baselines, what is running, and what is odd."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
@@ -13,8 +14,14 @@ from urllib.parse import urlencode
 from krisis.decisions.certificate import certificate_from
 from krisis.errors import KrisisError, UnknownName
 from krisis.json_values import JsonObject, read_object
-from krisis.metrics.base import MetricScore
+from krisis.metrics.base import Direction, MetricScore
+from krisis.metrics.explanations import reason_words
 from krisis.outcomes import OUTCOMES
+from krisis.pages.document import Cell, Column, Table
+from krisis.pages.html import table_html
+from krisis.pages.numbers import Estimate, count, figure
+from krisis.pages.strip import Strip
+from krisis.results.loading import short_models
 from krisis.results.report_tables import has_no_disease
 from krisis.results.side_by_side import (
     BESIDE_HEADLINE,
@@ -24,18 +31,22 @@ from krisis.results.side_by_side import (
     metric_cell,
 )
 from krisis.runs.read import Progress, state_of
+from krisis.statistics.intervals import interval_heading
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.entries import ARTEFACTS, Entry, artefacts_in, shown
 from krisis.viewer.page import Page, choice_of, text_of, whole_of
 
 STATES = ("ended", "running", "stopped", "unreadable")
-# So many runs of a task are shown until one asks for the task alone, and then on one page.
+# As many runs of a task are shown until one asks for the task alone, and then on one page.
 N_SHOWN, PAGE_SIZE, LARGEST_PAGE = 10, 50, 500
 N_COLUMNS = 4
 _USUAL = ("accuracy", "selective_accuracy", "abstention_rate", "deferral_alignment")
+_MAJORITY = "majority"
+_CEILING = "ideal"  # knows how the cases were made: no model is asked to be better
+_UNNAMED = "unnamed model"
 Key: TypeAlias = Callable[[Entry], float | str]
 Certificates: TypeAlias = Mapping[Path, Sequence[JsonObject]]
-# What a table can be sorted by beside its metrics.
+# What a table can be sorted by besides its metrics.
 _SORTS: dict[str, Key] = {
     "model": lambda entry: entry.model.casefold(),
     "run": lambda entry: entry.name,
@@ -91,13 +102,25 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One metric of a table."""
+class Metric:
+    """One metric of a task."""
 
     key: str
     heading: str
-    direction: str
-    is_headline: bool = field(default=False)
+    direction: Direction
+    is_headline: bool = False
+
+    @property
+    def best_first(self) -> str:
+        """Return the order from the best to the worst; of one that has no better end, by date."""
+        if self.direction == "neither":
+            return "-date"
+        return f"-{self.key}" if self.direction == "higher" else self.key
+
+    def estimate(self, scores: Mapping[str, MetricScore]) -> Estimate:
+        """Return the figure that runs are compared by."""
+        cell = metric_cell(scores.get(self.key))
+        return Estimate.of(cell.value, cell.interval)
 
 
 def page(catalogue: Catalogue, query: Mapping[str, str], metrics: Sequence[str]) -> Page:
@@ -108,7 +131,8 @@ def page(catalogue: Catalogue, query: Mapping[str, str], metrics: Sequence[str])
     found = [entry for entry in entries if view.lets_through(entry)]
     certificates = _certificates(catalogue)
     listed = [e for e in found if e.state in ("ended", "stopped")]
-    tables = _tables(listed, view, certificates)
+    tasks = _tables(listed, view, certificates)
+    tables = [facts for facts, _ in tasks]
     content: JsonObject = {
         "folder": catalogue.folder.name,
         "filter": asdict(view),
@@ -122,7 +146,7 @@ def page(catalogue: Catalogue, query: Mapping[str, str], metrics: Sequence[str])
     context: JsonObject = {
         "view": view,
         "metrics": known,
-        "chosen": view.metrics or [c["key"] for c in (tables[0]["columns"] if tables else ())],
+        "forests": [forest for _, forest in tasks],
         "sorts": {name: (name, *_ENDS.get(name, _ENDS[""])) for name in _SORTS}
         | {name: (words, *_ENDS[""]) for name, words in known.items()},
         "states": [state for state in STATES if any(e.state == state for e in entries)],
@@ -225,17 +249,19 @@ def _certificates(catalogue: Catalogue) -> Certificates:
     }
 
 
-def _tables(entries: Sequence[Entry], view: View, certificates: Certificates) -> list[JsonObject]:
+def _tables(
+    entries: Sequence[Entry], view: View, certificates: Certificates
+) -> list[tuple[JsonObject, Forest]]:
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         groups.setdefault((entry.suite, entry.task), []).append(entry)
     return [
-        _table(suite, task, found, view, certificates, alone=len(groups) == 1)
+        _task(suite, task, found, view, certificates, alone=len(groups) == 1)
         for (suite, task), found in sorted(groups.items())
     ]
 
 
-def _table(
+def _task(
     suite: str,
     task: str,
     entries: list[Entry],
@@ -243,30 +269,145 @@ def _table(
     certificates: Certificates,
     *,
     alone: bool,
-) -> JsonObject:
-    columns = _columns(entries, view)
-    sort = view.sort or _usual_sort(columns)
+) -> tuple[JsonObject, Forest]:
+    """Return the facts of a task, and how they are drawn."""
+    metrics = _metrics(entries, view)
+    sort = view.sort or _usual_sort(metrics)
     ordered = _ordered(entries, sort)
     n_pages = max(1, -(-len(ordered) // view.size))
     number = min(view.page, n_pages)
     start = (number - 1) * view.size
-    shown = ordered[start : start + view.size] if alone else ordered[:N_SHOWN]
-    return {
+    page = ordered[start : start + view.size] if alone else ordered[:N_SHOWN]
+    found: JsonObject = {
         "suite": suite,
         "task": task,
         "sort": sort,
-        "columns": [asdict(column) for column in columns],
+        "columns": [asdict(metric) for metric in metrics],
         "n_runs": len(ordered),
-        "is_priced": any(entry.cost is not None for entry in entries),
         "n_sets_of_cases": len({entry.content_hash for entry in entries}),
         "page": number if alone else 1,
         "n_pages": n_pages if alone else 1,
-        "rows": [_row(entry, columns, certificates.get(entry.path, ())) for entry in shown],
-        "baselines": _baselines(entries, columns),
+        "rows": [_row(entry, metrics, certificates.get(entry.path, ())) for entry in page],
+        "baselines": _baselines(entries, metrics),
+        "finding": "",
     }
+    by = next((one for one in metrics if one.key == sort.removeprefix("-")), None)
+    by = by or next(iter(metrics), Metric("", "not scored", "neither"))
+    return found, _forest(found, page, entries, by)
 
 
-def _columns(entries: Sequence[Entry], view: View) -> list[Column]:
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """A task as it is drawn: one strip per run and per baseline, and the table of all figures."""
+
+    heading: str
+    axis: str
+    rows: Sequence[tuple[JsonObject, str, str]]
+    baselines: Sequence[tuple[JsonObject, str, str]]
+    all_figures: str
+
+
+def _forest(
+    task: JsonObject, page: Sequence[Entry], entries: Sequence[Entry], by: Metric
+) -> Forest:
+    """Add the finding, short names and tags to a task, and draw it by one metric."""
+    figures = [by.estimate(entry.scores) for entry in page]
+    references = [
+        Estimate(one["figures"][by.key]["value"] if by.key else math.nan)
+        for one in task["baselines"]
+    ]
+    strip = Strip.over(figures, (one.value for one in references))
+    majority = [
+        one.value
+        for line, one in zip(task["baselines"], references, strict=True)
+        if line["name"].partition(" ")[0] == _MAJORITY
+    ]
+    names = short_models([entry.model for entry in page])
+    for line, entry, name, one in zip(task["rows"], page, names, figures, strict=True):
+        line["short_name"] = name or _UNNAMED
+        line["is_ambiguous"] = Counter(names)[name] > 1
+        line["tags"] = _tags(entry, one, by, majority)
+    task["finding"] = _finding(task, entries, by)
+    known = [entry.scores[by.key] for entry in page if by.key in entry.scores]
+    interval = f" ({interval_heading(score.interval for score in known)})" if known else ""
+    better = f", {by.direction} is better" if by.direction != "neither" else ""
+    return Forest(
+        heading=f"{by.heading}{interval}{better}",
+        axis=strip.axis(),
+        rows=[
+            (line, strip.row(one), _written(one, entry.scores.get(by.key)))
+            for line, entry, one in zip(task["rows"], page, figures, strict=True)
+        ],
+        baselines=[
+            (line, strip.row(one, tick=True), figure(one))
+            for line, one in zip(task["baselines"], references, strict=True)
+        ],
+        all_figures=table_html(_all_figures(task, page)),
+    )
+
+
+def _written(estimate: Estimate, score: MetricScore | None) -> str:
+    if not math.isnan(estimate.value):
+        return figure(estimate)
+    reason = "not scored" if score is None else str(score.details.get("reason", ""))
+    return f"undefined: {reason_words(reason)}" if reason else "undefined"
+
+
+def _tags(entry: Entry, one: Estimate, by: Metric, majority: Sequence[float]) -> list[str]:
+    """Return what a reader must know of a run before its figure.
+
+    A run is worse than the majority baseline where its whole interval is.
+    """
+    counts, found = entry.counts, []
+    if counts.get("answered") and not counts.get("abstained"):
+        found.append("never defers")
+    end = {"higher": one.high, "lower": one.low}.get(by.direction, math.nan)
+    end = end if one.has_interval or by.direction == "neither" else one.value
+    sign = -1 if by.direction == "lower" else 1
+    if any(sign * end < sign * value for value in majority):
+        found.append("worse than majority")
+    if n := counts.get("no_answer"):
+        found.append(f"{count(n)} without an answer")
+    if n := counts.get("not_evaluated"):
+        found.append(f"{count(n)} not evaluated")
+    if len(entry.scores_by_source) > 1:
+        found.append("mixed patients")
+    return [
+        *found,
+        *(["imported"] if entry.imported else []),
+        *(["damaged"] if entry.damage else []),
+    ]
+
+
+def _finding(task: JsonObject, entries: Sequence[Entry], by: Metric) -> str:
+    """Say which run is best by a metric, and how it compares with the best baseline."""
+    best = _ordered(entries, by.best_first)[0]
+    estimate = by.estimate(best.scores)
+    if by.direction == "neither" or math.isnan(estimate.value):
+        return ""
+    name = short_models([best.model])[0] or _UNNAMED
+    one = len(entries) == 1
+    said = f"{name}: {by.heading}" if one else f"{name} has the best {by.heading}:"
+    said = f"{said} {figure(estimate)}."
+    sign = 1 if by.direction == "higher" else -1
+    known = [
+        (sign * value, line["name"])
+        for line in task["baselines"]
+        if not math.isnan(value := line["figures"][by.key]["value"])
+        and line["name"].partition(" ")[0] != _CEILING
+    ]
+    if not known:
+        return said
+    value, baseline = max(known)
+    said += f" Best baseline: {baseline} {figure(Estimate(sign * value))}"
+    found = (by.estimate(entry.scores) for entry in entries)
+    n = sum(sign * (run.low if sign > 0 else run.high) > value for run in found)
+    if one:
+        return f"{said}; its interval is {'wholly' if n else 'not wholly'} better."
+    return f"{said}; {n} of {len(entries)} runs are better with their whole interval."
+
+
+def _metrics(entries: Sequence[Entry], view: View) -> list[Metric]:
     """Return the metrics of a table: those chosen, else a few, the headline of the task first."""
     found = {score.identifier: score for entry in entries for score in entry.scores.values()}
     headlines = (entry.scores.get(entry.headline) for entry in entries if entry.headline)
@@ -276,18 +417,16 @@ def _columns(entries: Sequence[Entry], view: View) -> list[Column]:
     wanted = view.metrics or [headline, *(name for name in (*usual, *known) if name != headline)]
     names = [name for name in dict.fromkeys(wanted) if name in known]
     names.sort(key=lambda name: name != headline)
-    return [
-        Column(name, known[name], found[name].direction, name == headline)
-        for name in (names if view.metrics else names[:N_COLUMNS])
-    ]
+    shown = names if view.metrics else names[:N_COLUMNS]
+    by = view.sort.removeprefix("-")
+    shown += [by] if by in known and by not in shown else []
+    return [Metric(name, known[name], found[name].direction, name == headline) for name in shown]
 
 
-def _usual_sort(columns: Sequence[Column]) -> str:
+def _usual_sort(metrics: Sequence[Metric]) -> str:
     """Return the best headline first, where it can rank models, else the newest run first."""
-    first = columns[0] if columns and columns[0].is_headline else None
-    if first is None or first.direction == "neither" or first.key == "accuracy":
-        return "-date"
-    return f"-{first.key}" if first.direction == "higher" else first.key
+    first = metrics[0] if metrics and metrics[0].is_headline else None
+    return "-date" if first is None or first.key == "accuracy" else first.best_first
 
 
 def _ordered(entries: Sequence[Entry], sort: str) -> list[Entry]:
@@ -306,30 +445,73 @@ def _ordered(entries: Sequence[Entry], sort: str) -> list[Entry]:
     return [*known, *(entry for entry in by_name if keys[id(entry)] != keys[id(entry)])]
 
 
-def _row(entry: Entry, columns: Sequence[Column], certificates: Sequence[JsonObject]) -> JsonObject:
+def _row(entry: Entry, metrics: Sequence[Metric], certificates: Sequence[JsonObject]) -> JsonObject:
     sources = list(entry.scores_by_source)
     return {
         **line(entry),
-        "figures": _figures(entry.scores, columns),
+        "figures": _figures(entry.scores, metrics),
         "sources": sources if len(sources) > 1 else [],
         "certificates": list(certificates),
     }
 
 
-def _figures(scores: Mapping[str, MetricScore], columns: Sequence[Column]) -> JsonObject:
-    return {column.key: cell_dict(metric_cell(scores.get(column.key))) for column in columns}
+def _figures(scores: Mapping[str, MetricScore], metrics: Sequence[Metric]) -> JsonObject:
+    return {metric.key: cell_dict(metric_cell(scores.get(metric.key))) for metric in metrics}
 
 
-def _baselines(entries: Sequence[Entry], columns: Sequence[Column]) -> list[JsonObject]:
+def _baselines(entries: Sequence[Entry], metrics: Sequence[Metric]) -> list[JsonObject]:
     """Return what was scored on the same cases when the runs were made, each once."""
     models = {entry.model for entry in entries}
     found: dict[tuple[str, str], JsonObject] = {}
     for entry in entries:
         for name, scores in entry.baselines.items():
             if name not in models:
-                figures = _figures(scores, columns)
+                figures = _figures(scores, metrics)
                 found.setdefault((name, entry.content_hash), {"name": name, "figures": figures})
     return list(found.values())
+
+
+def _all_figures(task: JsonObject, page: Sequence[Entry]) -> Table:
+    """Return every figure and count of the runs that are shown."""
+    metrics = [(one["key"], one["heading"]) for one in task["columns"]]
+    priced = any(entry.cost is not None for entry in page)
+    columns = [
+        Column("name", "run"),
+        *(Column("figure", heading) for _, heading in metrics),
+        Column("count", "cases"),
+        *(Column("count", outcome.replace("_", " ")) for outcome in OUTCOMES),
+        *([Column("name", "cost")] if priced else []),
+        Column("name", "date"),
+        Column("name", "state"),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            entry.name,
+            *(_cell(entry.scores, key) for key, _ in metrics),
+            entry.n_cases,
+            *(entry.counts.get(outcome, 0) for outcome in OUTCOMES),
+            *(["–" if entry.cost is None else f"${entry.cost:.4f}"] if priced else []),
+            entry.created_at[:16].replace("T", " "),
+            entry.state,
+        ]
+        for entry in page
+    ]
+    n_others = len(columns) - 1 - len(metrics)
+    rows += [
+        [
+            f"{one['name']} (baseline)",
+            *(Estimate(one["figures"][key]["value"]) for key, _ in metrics),
+            *([None] * n_others),
+        ]
+        for one in task["baselines"]
+    ]
+    return Table(columns=columns, rows=rows)
+
+
+def _cell(scores: Mapping[str, MetricScore], key: str) -> Cell:
+    found = metric_cell(scores.get(key))
+    known = Estimate.of(found.value, found.interval)
+    return _written(known, scores.get(key)) if math.isnan(known.value) else known
 
 
 @lru_cache(maxsize=2000)

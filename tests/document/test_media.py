@@ -1,11 +1,10 @@
-"""Tables of numbers: CSV for programs, Markdown and LaTeX for papers, from one object."""
+"""Documents in every medium: CSV for programs, Markdown and LaTeX for papers, from one object."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import math
 import re
 import shutil
 import subprocess
@@ -18,9 +17,12 @@ from hypothesis import strategies as st
 from tests.commands import krisis
 from tests.invented_runs import invented_rows, result_of
 
-from krisis.reporting.latex import latex_text
-from krisis.reporting.tables import Estimate, EstimateTable, written
-from krisis.statistics.intervals import Interval
+from krisis.pages.document import Cell, Column, Document, Section, Sentences, Table
+from krisis.pages.latex import latex_tables, latex_text
+from krisis.pages.markdown import markdown_text
+from krisis.pages.media import MEDIA
+from krisis.pages.number_lines import csv_text
+from krisis.pages.numbers import Estimate, change
 
 MODELS = ("openai/some_model-50 %", "own & \\free{} ~x^2 #1 $ | <b> é ≥ – ² 中", "guideline")
 
@@ -57,40 +59,32 @@ def printed(folder: Path) -> dict[tuple[str, str], str]:
     return found
 
 
-def test_an_estimate_is_written_with_its_interval_and_an_undefined_one_as_a_dash() -> None:
-    ends = Interval(-0.0004, 0.98765, 0.9, "mid_p")
-    assert str(Estimate(0.5, ends)) == "0.500 [0.000, 0.988]"
-    assert str(Estimate(0.5, ends, signed=True)) == "+0.500 [0.000, +0.988]"
-    assert str(Estimate(-12345.678, decimals=1)) == "−12,345.7"
-    # 0.875 − 0.8375 and 0.125 − 0.0875 are the same number, a few bits apart.
-    assert str(Estimate(0.875 - 0.8375)) == str(Estimate(0.0375)) == str(Estimate(0.125 - 0.0875))
-    assert str(Estimate(math.nan, ends, "no_rows")) == "–"
-    assert Estimate(0.5, ends).record() == {
-        "value": 0.5,
-        "low": -0.0004,
-        "high": 0.98765,
-        "level": 0.9,
-        "method": "mid_p",
-        "reason": None,
-    }
-    missing = Interval.undefined("reported_as_a_point")
-    assert Estimate(0.5, missing).record()["reason"] == "reported_as_a_point"
+def one_table(
+    *rows: list[Cell], title: str = "t", note: str = "", best: tuple[int, int] = (9, 9)
+) -> Document:
+    """Return a document with one table of a name and a figure."""
+    columns = (Column("name", "name"), Column("figure", "value"))
+    table = Table(columns=columns, rows=rows, note=note, best={best})
+    return Document(title=title, sections=[Section(key="s", title=title, parts=[table])])
+
+
+def test_equal_differences_are_one_text() -> None:
+    # Both are 0.0375, a few bits apart: without rounding one is +0.037 and one +0.038.
+    assert change(Estimate(0.875 - 0.8375)) == change(Estimate(0.125 - 0.0875))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_csv_has_one_line_per_number_with_keys_and_full_precision(
+def test_csv_has_one_line_per_number_with_full_precision(
     command: str, printed: dict[tuple[str, str], str]
 ) -> None:
     lines = list(csv.DictReader(io.StringIO(printed[command, "csv"])))
     assert lines
     for line in lines:
-        assert {"suite", "task", "metric", "value", "low", "high", "level", "method", "n"} <= {
-            name for name in line if re.fullmatch("[a-z_]+", name)
-        }
-        assert re.fullmatch(r"[a-z0-9_.]+(\[.*\])?", line["metric"])
-        assert (line["suite"], line["task"]) == ("ckd", "detection")
-        assert bool(line["value"]) or bool(line["reason"])
-        assert bool(line["low"]) == bool(line["level"])
+        assert "ckd / detection" in line["document"]
+        assert line["section"]
+        assert line["row"]
+        assert bool(line["value"]) != bool(line["text"])
+        assert bool(line["low"]) == bool(line["high"]) == bool(line["level"])
     assert len({json.dumps(line) for line in lines}) == len(lines)
 
 
@@ -100,29 +94,79 @@ def test_csv_of_scores_holds_the_numbers_of_the_result(
     lines = list(csv.DictReader(io.StringIO(printed["show", "csv"])))
     content = json.loads((folder / "r1.json").read_text(encoding="utf-8"))
     stored = {score["key"]: score for score in content["metric_scores"].values()}
-    assert [line["metric"] for line in lines] == list(stored)
-    for line in lines:
-        score = stored[line["metric"]]
-        assert float(line["value"]) == score["value"]
-        assert float(line["low"]) == score["interval"]["low"]
-        assert (line["method"], int(line["n"])) == (
-            score["interval"]["method"],
-            score["n_evaluated"],
-        )
+    found = {
+        line["key"]: line
+        for line in lines
+        if line["section"] == "metrics" and line["column"] == "value"
+    }
+    assert set(found) <= set(stored)
+    assert len(found) > 8
+    for key, line in found.items():
+        assert float(line["value"]) == stored[key]["value"]
+        assert float(line["low"]) == stored[key]["interval"]["low"]
+        assert float(line["level"]) == 0.95
+
+
+def test_csv_of_a_comparison_holds_differences_with_every_digit(
+    folder: Path, printed: dict[tuple[str, str], str]
+) -> None:
+    (pair,) = json.loads(printed["compare", "json"])["pairs"]
+    lines = list(csv.DictReader(io.StringIO(printed["compare", "csv"])))
+    (found,) = [one for one in lines if one["key"] == "accuracy" and one["column"] == "difference"]
+    assert float(found["value"]) == pair["deltas"]["accuracy"]["delta"]
+    assert [float(found["low"]), float(found["high"])] == pair["deltas"]["accuracy"]["interval"]
 
 
 def test_a_text_that_a_spreadsheet_would_compute_is_guarded() -> None:
-    table = EstimateTable("c", ("a",), [["x"]], [{"model": "=1+1", "value": -0.5}])
-    assert written([table], "csv") == "model,value\n'=1+1,-0.5\n"
+    head, line = csv_text(one_table(["=1+1", -0.5], title="=t")).splitlines()
+    assert head.startswith("document,section,table,key,row,column,value,low,high,level,text")
+    assert line == "'=t,s,,,'=1+1,value,-0.5,,,,"
 
 
 def test_why_a_number_is_missing_is_said_by_code_and_in_words(
     printed: dict[tuple[str, str], str],
 ) -> None:
-    lines = {line["metric"]: line for line in csv.DictReader(io.StringIO(printed["score", "csv"]))}
-    assert lines["e50"]["reason"] == "reported_as_a_point"
-    assert (lines["e50"]["low"], lines["e50"]["level"]) == ("", "")
+    lines = list(csv.DictReader(io.StringIO(printed["score", "csv"])))
+    (found,) = [one for one in lines if one["key"] == "e50" and one["column"] == "value"]
+    assert (found["low"], found["level"]) == ("", "")
+    assert found["value"]
     assert "reported_as_a_point (it is reported as a point" in printed["score", "markdown"]
+
+
+def test_the_winner_is_marked_in_every_medium() -> None:
+    document = one_table(["a", 0.5], ["b", 0.7], best=(1, 1))
+    marks = {
+        "table": "b     *0.700",
+        "markdown": "| b | **0.700** |",
+        "latex": r"b & \textbf{0.700}",
+        "html": '<td class="figure best"><strong>0.700</strong></td>',
+    }
+    for medium, mark in marks.items():
+        text = MEDIA[medium](document)
+        assert mark in text, medium
+        assert "best, or not shown to differ from the best" in text, medium
+
+
+def test_a_column_with_intervals_names_their_level_in_every_medium() -> None:
+    document = one_table(["a", Estimate(0.5, 0.4, 0.6, level=0.8)], ["b", 0.1])
+    for medium in ("table", "markdown", "html"):
+        assert "value (80 % interval)" in MEDIA[medium](document), medium
+    assert r"value (80 \% \\ interval)" in MEDIA["latex"](document)
+    mixed = one_table(["a", Estimate(0.5, 0.4, 0.6, level=0.8)], ["b", Estimate(0.5, 0.4, 0.6)])
+    assert "value (80 or 95 % interval)" in MEDIA["markdown"](mixed)
+
+
+def test_markdown_has_the_verdict_the_sentences_and_the_facts(
+    printed: dict[tuple[str, str], str],
+) -> None:
+    text = printed["show", "markdown"]
+    assert "| Right when it answered? |" in text
+    assert "figures (95 % intervals)" in text
+    assert "- batch&#95;size" in text or "- batch_size: 8" in text
+    said = markdown_text(
+        Document(title="t", sections=[Section(key="s", title="a*b", parts=[Sentences(["1 < 2"])])])
+    )
+    assert said == "### t\n\n#### a&#42;b\n\n1 &#60; 2"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -171,14 +215,14 @@ def test_latex_is_well_formed_and_plain_ascii(
 ) -> None:
     check_latex(printed[command, "latex"])
     assert r"\toprule" in printed[command, "latex"]
-    assert re.search(r"\\caption\{.*ckd / detection.*n = \d", printed[command, "latex"])
+    assert re.search(r"\\caption\{.*ckd / detection", printed[command, "latex"])
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.text(max_size=40))
 def test_no_text_is_a_command_of_latex(text: str) -> None:
-    table = EstimateTable(text, ("name", "value"), [[text, Estimate(0.5)], [text, 3]], [], [text])
-    check_latex(written([table], "latex"))
+    document = one_table([text, 0.5], [text, 3.0], title=text, note=text, best=(0, 0))
+    check_latex(latex_tables(document))
 
 
 def test_signs_are_written_as_latex_writes_them() -> None:
@@ -192,8 +236,8 @@ def test_pdflatex_sets_the_tables_of_every_command(
     printed: dict[tuple[str, str], str], tmp_path: Path
 ) -> None:
     signs = "".join(map(chr, range(32, 0x180))) + "".join(map(chr, range(0x2010, 0x2300)))
-    hard = EstimateTable("signs", ("a", "b"), [[s, 1] for s in signs.split()], [], [signs])
-    tables = [printed[name, "latex"] for name in COMMANDS] + [written([hard], "latex")]
+    hard = one_table(*([sign, 1.0] for sign in signs.split()), title="signs", note=signs)
+    tables = [printed[name, "latex"] for name in COMMANDS] + [latex_tables(hard)]
     text = "\n\\clearpage\n".join(tables)
     whole = (
         "\\documentclass{article}\n\\usepackage{booktabs}\n\\usepackage{array}\n"
@@ -209,7 +253,8 @@ def test_json_is_the_same_by_both_names_and_keyed_by_keys(
     folder: Path, printed: dict[tuple[str, str], str]
 ) -> None:
     for name in ("score", "three", "compare"):
-        assert krisis(*COMMANDS[name], "--json", cwd=folder).stdout == printed[name, "json"]
+        asked = krisis(*COMMANDS[name], "--format", "json", cwd=folder)
+        assert asked.stdout == printed[name, "json"]
     scores = json.loads(printed["score", "json"])["metric_scores"]
     assert [score["key"] for score in scores.values()] == ["accuracy", "risk_at_80_coverage", "e50"]
     assert len(json.loads(printed["three", "json"])["pairs"]) == 3

@@ -1,0 +1,82 @@
+"""The document of a sweep: the runs of every task best first, then their pairs, then the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from krisis.display import Documented
+from krisis.pages.compare import (
+    best_sentences,
+    many_runs_sections,
+    runs_sections,
+    spending_table,
+)
+from krisis.pages.document import Cell, Column, Document, Section, Sentences, Table
+from krisis.results.base import BenchmarkResult
+from krisis.results.comparison.base import Comparison
+from krisis.results.side_by_side import side_by_side
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRuns:
+    """The runs of one task on the same cases, compared unless ``reason`` says why not."""
+
+    title: str
+    runs: Mapping[str, BenchmarkResult]
+    comparison: Comparison | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult(Documented):
+    """How every cell of a sweep ended (its name, its end, its run), and its runs by task."""
+
+    name: str
+    cells: Sequence[tuple[str, str, str]]
+    tasks: Sequence[TaskRuns]
+    builder: ClassVar[str] = "krisis.pages.sweep:sweep_document"
+
+
+def sweep_document(sweep: SweepResult) -> Document:
+    """Return all there is to show of a sweep."""
+    lead = [
+        f"{one.title}: {line}"
+        for one in sweep.tasks
+        if one.comparison is not None
+        for line in best_sentences(one.comparison)
+    ]
+    sections = [part for one in sweep.tasks for part in _task(one)]
+    rows: list[list[Cell]] = [[*cell] for cell in sweep.cells]
+    columns = [Column("name", heading) for heading in ("cell", "end", "run")]
+    return Document(
+        title=f"Sweep of {len(sweep.cells)} runs · {sweep.name}",
+        lead=lead,
+        sections=[
+            *sections,
+            Section(key="cells", title="Cells", parts=[Table(columns=columns, rows=rows)]),
+        ],
+        first=[one.key for one in sections if not one.folded],
+    )
+
+
+def _task(task: TaskRuns) -> list[Section]:
+    if task.comparison is None:
+        first, *others = runs_sections(side_by_side(task.runs))
+        reason = Sentences([f"No comparison: {task.reason}"])
+        found = [replace(first, parts=[*first.parts, reason]), *others]
+    else:
+        found = list(many_runs_sections(task.comparison))
+    found.append(
+        Section(
+            key="spending",
+            title="Time, tokens and cost",
+            parts=[spending_table(task.runs)],
+            folded=True,
+        )
+    )
+    return [
+        replace(one, key=f"{task.title}: {one.key}", title=f"{task.title}: {one.title}")
+        for one in found
+    ]
