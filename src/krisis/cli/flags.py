@@ -79,7 +79,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--gate": ("FILE", "YAML file with require, no_worse, non_inferior and against."),
     "--group": ("COLUMN", "Column or key to break results down by; repeatable."),
     "--half-width": ("SHARE", "Target half-width of the interval."),
-    "--html": ("FILE", "Write the comparison as a page."),
+    "--html": ("FILE", "Write the result as a page."),
     "--icc": ("SHARE", "Correlation of two rows of one patient (or of their difference)."),
     "--id": ("COLUMN", "Column of the record's id."),
     "--input-tokens": ("NUMBER", "Input tokens per row."),

@@ -8,23 +8,21 @@ from typing import Annotated
 import typer
 
 from krisis.cli.certify import Calibration, Mode, Time
-from krisis.cli.console import print_document
-from krisis.cli.formats import AsJson
+from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.cli.streams import echo_json
-from krisis.json_values import dumps
+from krisis.json_values import write_text
+from krisis.reporting.pages import document_page
 from krisis.verbs import deciding as verbs
 
 app = new_app()
 
 New = Annotated[list[Path], typer.Option("--new")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v")]
 
 
 @command(
     app,
     "krisis monitor certificate.json --new runs/JANUARY --new runs/FEBRUARY",
-    "krisis monitor certificate.json --new runs/ALL --time admitted",
+    "krisis monitor certificate.json --new runs/ALL --time admitted --html monitor.html",
 )
 def monitor(
     certificate: Annotated[Path, typer.Argument(help="A certificate of `krisis certify -o`.")],
@@ -32,18 +30,22 @@ def monitor(
     time: Time = "",
     calibration: Calibration = None,
     mode: Mode = None,
-    verbose: Verbose = False,
+    output_format: Format = "",
     as_json: AsJson = False,
+    output: Output = None,
+    verbose: Verbose = False,
+    html: Path | None = typer.Option(None, "--html"),
 ) -> None:
     """Check that a certified risk still holds; exit 1 if it is broken.
 
     Name all runs since the certificate, in order of arrival: the evidence of earlier patients
     counts. Unlike --verify of certify, this may be looked at after every patient.
     """
+    chosen = chosen_format(output_format, as_json, output)
     found = verbs.monitor(certificate, new, calibration=calibration, time=time, mode=mode)
-    if as_json:
-        echo_json(dumps(found.to_json()))
-    else:
-        print_document(found.document(), verbose=verbose)
+    give(found, found.to_json, chosen, output=output, verbose=verbose)
+    if html is not None:
+        write_text(html, document_page(found.document(), eyebrow="krisis monitor"))
+        typer.echo(f"wrote {html}", err=True)
     if found.state == "broken":
         raise typer.Exit(1)
