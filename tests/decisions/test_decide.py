@@ -105,7 +105,6 @@ def test_costs_along_coverage_are_those_computed_by_hand() -> None:
     assert [p.n_answered for p in decision.curve] == [0, 1, 3, 4]
     assert policy(decision, "always answer").cost == 5600
     assert policy(decision, "always defer").cost == 3000
-    assert policy(decision, "best threshold, in-sample").cost == 2200
     assert decision.best_threshold == 0.9
     assert decision.run.table.n_not_evaluated == 1
     for one in decision.curve:
@@ -216,6 +215,7 @@ def test_another_prevalence_reweights_the_classes_and_says_what_the_rows_are_wor
 def test_the_shares_are_listed_by_name_in_the_order_of_the_task() -> None:
     decision = decided(prevalence=Prevalence.from_text("0.1"))
     assert decision.population.names[0] == "1"  # the answer of the first patient
+    assert list(decide_facts(decision)["shares"].items()) == [("0", 0.9), ("1", 0.1)]
     text = "\n".join(decide_lines(decision))
     assert (
         "Re-weighted to the prevalence the disease is absent = 0.9, the disease is present = 0.1;"
@@ -503,7 +503,7 @@ def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:
     ]
     assert all("<svg" in figure.svg for figure in section.figures)
     policies, follows, team, _ = section.tables.values()
-    assert [p["policy"] for p in policies][-1] == "best threshold, in-sample (optimistic)"
+    assert [p["policy"] for p in policies][-1] == "best threshold, cross-fitted"
     assert all("95 % interval" in p for p in policies)
     assert [line[""] for line in follows] == best_lines(decision)
     assert list(section.tables)[2] == "Model and readers, per 1,000 records"

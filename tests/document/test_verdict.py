@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from krisis.data.real_people import equal_costs
+from krisis.decisions.threshold_in_force import RiskBound
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.classification import default_classification_metrics
 from krisis.metrics.scoring import score_all
 from krisis.pages.document import Verdict
-from krisis.pages.verdict import VerdictOptions, group_shares, verdict_of
+from krisis.pages.verdict import group_shares, verdict_of
 from krisis.results.account import TaskFacts
 from krisis.results.base import scores_by_source
 from krisis.results.result import BenchmarkResult
@@ -46,14 +47,14 @@ def rows_of(*parts: tuple[int, str], start: int = 0, **more: Any) -> list[Evalua
 def judged(
     rows: Iterable[EvaluationResult],
     guideline: Iterable[EvaluationResult] = (),
-    options: VerdictOptions | None = None,
+    bound: RiskBound | None = None,
     **facts: Any,
 ) -> Verdict:
     task = TaskFacts("t", ANSWERS, **facts)
     result = BenchmarkResult(list(rows), {}, {}, "m", {"task_facts": task})
     if guideline:
         result.baseline_rows = {"guideline": Rows(guideline, result.rows.answers)}
-    return verdict_of(result, options)
+    return verdict_of(result, bound)
 
 
 def answers(verdict: Verdict) -> dict[str, str | None]:
@@ -215,7 +216,7 @@ def test_a_hopeless_model_is_not_usable_and_few_cases_cannot_tell() -> None:
     assert line.figures[0].estimate.value == 0.5
     few = judged(by_confidence((20, "right", 0.9))).line("usable")
     assert few.answer == "cannot tell"
-    allowed = judged(hopeless, options=VerdictOptions(risk=0.6)).line("usable")
+    allowed = judged(hopeless, bound=RiskBound(risk=0.6)).line("usable")
     assert allowed.answer == "yes"
     assert allowed.question == "Usable at a risk of 60 %?"
 

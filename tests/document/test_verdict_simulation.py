@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.verdict import (
-    VerdictOptions,
     _comparator,
     _groups,
     _knew_when,
@@ -86,7 +86,11 @@ class World:
             "deferral": _knew_when(run, theirs).answer,
             "correctness": _right(run.table, theirs).answer,
             "confidence": _trusted(run.table).answer,
-            "groups": bool(_groups(run.table, None, VerdictOptions()).figures),
+            "groups": bool(
+                _groups(
+                    run.table, ThresholdInForce(bound=RiskBound(), answered=run.predicted)
+                ).figures
+            ),
         }
 
     def frequencies(self, n: int) -> dict[str, Counter[object]]:

@@ -24,7 +24,7 @@ from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import costs_from
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.working_point import Desk, Question
+from krisis.decisions.working_point import Desk
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
@@ -97,18 +97,23 @@ def facts(site: Site, run: str, query: str = "") -> Any:
 
 
 def test_the_working_points_by_hand(site: Site) -> None:
-    found = facts(site, "hand", "wrong=25")  # 0 of 3 from 0.8 on, 1 of 5 from 0.7 on, 2 of 6 at 0.6
+    found = facts(site, "hand", "answer=60")
+    # Wrong are 0 of 3 from 0.8 on, 1 of 5 from 0.7 on, 2 of 6 at 0.6.
     point = found["point"]
     assert (point["threshold"], point["threshold_shown"]) == (0.7, "0.70")
     assert (point["n_rows"], point["n_kept"], point["n_wrong"]) == (8, 5, 1)
     assert (point["n_deferred"], point["n_wrong_deferred"]) == (2, 2)
     assert (point["n_abstained"], found["n_not_evaluated"], found["n_rows"]) == (1, 1, 9)
     assert (point["risk"], point["coverage"]) == (0.2, 0.625)
-    assert facts(site, "hand", "wrong=19.9")["point"]["threshold"] == 0.8
-    assert facts(site, "hand", "wrong=0")["point"]["n_kept"] == 3
+    naive = facts(site, "hand", "wrong=25")["naive"]
+    assert (naive["threshold"], naive["n_kept"], naive["n_wrong"]) == (0.7, 5, 1)
+    assert facts(site, "hand", "wrong=19.9")["naive"]["threshold"] == 0.8
+    assert facts(site, "hand", "wrong=0")["naive"]["n_kept"] == 3
     assert facts(site, "hand", "answer=25")["point"]["threshold"] == 0.9  # 2 of 8, exactly
     assert facts(site, "hand", "answer=26")["point"]["threshold"] == 0.8
-    assert facts(site, "hand")["point"]["n_kept"] == 6
+    own = facts(site, "hand")  # eight cases certify nothing: the model's own answers count
+    assert (own["point"]["threshold"], own["point"]["n_kept"]) == (None, 7)
+    assert own["question"] == {"kind": "wrong", "share": 0.05}
     none = facts(site, "hand", "answer=80")
     assert (none["point"]["threshold"], none["cmax"]) == (None, 0.75)
     assert "No threshold answers 80 %" in site.get("/runs/hand/decide?answer=80").text
@@ -125,7 +130,12 @@ def test_the_certified_threshold_is_that_of_certify(
     found = facts(site, run, f"wrong={100 * asked['risk']:g}{rest}")
     (part,) = certify_run(read_items(folder / f"{run}.krisis"), CertifyOptions(**asked)).parts
     certified = found["certified"]
-    assert certified["threshold"] == part.threshold
+    assert certified["threshold"] == part.threshold == found["point"]["threshold"]
+    if part.threshold is not None:
+        assert (found["point"]["n_kept"], found["point"]["n_wrong"]) == (
+            part.n_accepted,
+            part.loss_sum,
+        )
     assert (certified["n_kept"], certified["n_wrong"]) == (part.n_accepted, part.loss_sum)
     assert (certified["test"], certified["n_tested"]) == (part.test, part.n_tested)
     assert part.reason.startswith(certified["reason"])
@@ -155,7 +165,7 @@ def test_a_run_with_many_cases_not_evaluated_is_judged_only_where_that_is_allowe
     assert (found["certified"]["tested"], found["certified"]["threshold"]) == (False, None)
     for reason in (found["certified"]["reason"], found["costs"]["reason"], found["not_judged"]):
         assert "of 900 cases (2.33 %) were not evaluated, more than 1 %" in reason
-    parts = [found["point"], found["halves"]["checked_on"], *found["groups"]]
+    parts = [found["point"], *found["groups"]]
     assert {part["verdict"] for part in parts} == {"not judged"}
     text = site.get("/runs/lossy/decide?wrong=30").text
     assert "Nothing is judged on this run: 21 of 900 cases" in text
@@ -183,7 +193,7 @@ def test_commands_name_a_run_as_seen_from_the_current_folder(
 
 
 def test_costs_of_the_address_are_those_of_decide(site: Site, folder: Path) -> None:
-    found = facts(site, "double", "wrong=20&cost.0.1=1&cost.1.0=5&defer=0.5")
+    found = facts(site, "double", "answer=40&cost.0.1=1&cost.1.0=5&defer=0.5")
     table = costs_from({"costs": {0: {1: 1}, 1: {0: 5}}, "defer": 0.5}, "here")
     threshold = found["point"]["threshold"]
     decided = decide_run(
@@ -209,31 +219,12 @@ def test_the_stated_score_is_that_of_the_answer_where_another_was_asked_for_apar
     assert (scores[""].tolist(), scores["stated"].tolist()) == ([0.2], [0.9])
 
 
-def test_the_halves_share_no_patient_and_the_second_had_no_say(folder: Path, site: Site) -> None:
-    table = load_result(folder / "double.krisis").rows.table
-    desk = Desk.of(RunItems(table, Source("")), ScoreOptions())
-    first, second = desk.halves(42)
-    names = [row.cluster_id for row in table.rows]
-    parts = [
-        {n for n, inside in zip(names, half, strict=True) if inside} for half in (first, second)
-    ]
-    assert not parts[0] & parts[1]
-    assert abs(len(parts[0]) - len(parts[1])) <= 1
-    question = Question("wrong", 0.2)
-    threshold = desk.choose_on(question, first)
-    halves = facts(site, "double", "wrong=20")["halves"]
-    assert halves["threshold"] == threshold
-    kept = first & (desk.score >= threshold)
-    assert halves["chosen_on"]["n_kept"] == kept.sum()
-    assert halves["chosen_on"]["risk"] == (desk.wrong & kept).sum() / kept.sum() <= 0.2
-    assert halves["checked_on"]["n_kept"] == (second & (desk.score >= threshold)).sum()
-
-
 def test_every_count_leads_to_its_cases(site: Site) -> None:
-    page = site.get("/runs/double/decide?wrong=20").text
-    found = facts(site, "double", "wrong=20")
+    page = site.get("/runs/double/decide?wrong=30").text
+    found = facts(site, "double", "wrong=30")
+    assert found["point"]["threshold"] is not None
     links = [part.split('"', 1) for part in page.split('href="/runs/double/cases?')[1:]]
-    assert len(links) >= 6 + 4 * len(found["groups"])
+    assert len(links) >= 5 + 4 * len(found["groups"])  # a count of 0 is no link
     for address, rest in links:
         count = int(rest[1:].split("<")[0].replace(",", ""))
         query = address.replace("&amp;", "&")
@@ -304,7 +295,12 @@ def test_a_certificate_of_other_rows_is_said_to_be_so(
 
 
 def test_the_seed_of_the_address_may_be_zero(site: Site) -> None:
-    assert facts(site, "double", "wrong=30&seed=0")["halves"]["seed"] == 0
+    costs = "cost.0.1=1&cost.1.0=5&defer=0.5"
+    first, second = (
+        facts(site, "double", f"wrong=30&{costs}&seed={seed}")["costs"]["policies"][0]["high"]
+        for seed in (0, 42)
+    )
+    assert first != second
     assert site.get("/runs/double/decide.json?wrong=30&seed=-1").status == 400
 
 

@@ -10,6 +10,7 @@ import typer
 from krisis.cli.certify import AsJson, Calibration, Confidence, LossName, Mode
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json, echo_lines
+from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.json_values import dumps
 from krisis.verbs import deciding as verbs
 
@@ -25,6 +26,9 @@ ThresholdOption = Annotated[
     float | None,
     typer.Option("--threshold"),
 ]
+Risk = Annotated[float, typer.Option("--risk")]
+Delta = Annotated[float, typer.Option("--delta")]
+CertificateFile = Annotated[Path | None, typer.Option("--certificate")]
 CoverageOption = Annotated[
     float | None,
     typer.Option("--coverage"),
@@ -55,6 +59,9 @@ def audit(
     by: By = "",
     threshold: ThresholdOption = None,
     coverage: CoverageOption = None,
+    risk: Risk = DEFAULT_RISK,
+    delta: Delta = DEFAULT_DELTA,
+    certificate: CertificateFile = None,
     confidence: Confidence = "",
     calibration: Calibration = None,
     loss: LossName = "",
@@ -70,6 +77,9 @@ def audit(
         by=by.split(","),
         threshold=threshold,
         coverage=coverage,
+        risk=risk,
+        delta=delta,
+        certificate=certificate,
         confidence=confidence,
         calibration=calibration,
         loss=loss,

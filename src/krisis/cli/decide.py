@@ -16,6 +16,7 @@ from krisis.decisions.decide_text import decide_facts, decide_lines
 from krisis.decisions.decision_curve import DecisionCurve, curve_facts, curve_lines
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.reader import ReaderDecision, reader_facts, reader_lines
+from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, dumps, write_text
 from krisis.results.run_items import read_items
@@ -65,6 +66,9 @@ ThresholdOption = Annotated[
     float | None,
     typer.Option("--threshold"),
 ]
+Risk = Annotated[float, typer.Option("--risk")]
+Delta = Annotated[float, typer.Option("--delta")]
+CertificateFile = Annotated[Path | None, typer.Option("--certificate")]
 DefaultAction = Annotated[
     str,
     typer.Option(
@@ -99,6 +103,9 @@ def decide(
     curve: Curve = False,
     thresholds: Thresholds = "",
     threshold: ThresholdOption = None,
+    risk: Risk = DEFAULT_RISK,
+    delta: Delta = DEFAULT_DELTA,
+    certificate: CertificateFile = None,
     default_action: DefaultAction = "",
     max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     mode: Mode = None,
@@ -126,6 +133,9 @@ def decide(
             curve=curve,
             thresholds=_numbers(thresholds),
             threshold=threshold,
+            risk=risk,
+            delta=delta,
+            certificate=certificate,
             default_action=default_action,
             folds=folds,
             max_not_evaluated=max_not_evaluated,

@@ -24,6 +24,7 @@ from krisis.decisions.group_tests import (
 from krisis.decisions.groups_by_column import Parts, columns_of
 from krisis.decisions.run_sample import losses_of
 from krisis.decisions.sample import Sample
+from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.calibration import ExpectedCalibrationError
@@ -43,13 +44,20 @@ def audit_groups(run: RunItems, options: GroupOptions | None = None) -> GroupAud
     """Audit the groups of a run."""
     options = options or GroupOptions()
     sample, no_scores = _sample(run, options)
-    threshold = _threshold(sample, options, no_scores)
-    accepted = run.predicted if threshold is None else sample.accepts(threshold)
+    in_force, threshold = None, _chosen(sample, options)
+    if threshold is not None:
+        accepted = sample.accepts(threshold)
+    else:
+        in_force = threshold_of_run(
+            run, options.bound, score=options.score, certificate=options.certificate
+        )
+        threshold, accepted = in_force.threshold, in_force.answered
     columns, skipped = columns_of(run, options.by)
     counts = _counts(run, sample, accepted)
     groups = _tested(run, sample, counts, columns, options)
     return GroupAudit(
         threshold=threshold,
+        in_force=in_force,
         loss=options.score.loss_of(run),
         confidence=options.score.variant(run),
         no_scores=no_scores,
@@ -91,7 +99,8 @@ def _sample(run: RunItems, options: GroupOptions) -> tuple[Sample, str]:
     return Sample(scores, loss, patients.code, patients.n, score.loss_of(run) == "error"), no_scores
 
 
-def _threshold(sample: Sample, options: GroupOptions, no_scores: str) -> float | None:
+def _chosen(sample: Sample, options: GroupOptions) -> float | None:
+    """Return the threshold that was asked for, if any."""
     if options.coverage is None:
         return options.threshold
     reached = np.flatnonzero(sample.curve.n_accepted >= options.coverage * sample.n_rows - 1e-9)

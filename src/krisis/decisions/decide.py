@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from krisis.confidence.variants import scores_of
+from krisis.decisions.certificate import Certificate
 from krisis.decisions.cost_rules import (
     ChowRule,
     accepts,
@@ -19,9 +20,10 @@ from krisis.decisions.cost_rules import (
 )
 from krisis.decisions.costs import PER, CostTable
 from krisis.decisions.decide_text import decide_lines
-from krisis.decisions.population import Population, Prevalence, Quantity
+from krisis.decisions.population import Population, Prevalence, Quantity, answers_of
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, Workload, team_quantities, workload
+from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
@@ -29,14 +31,19 @@ from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level
 
 _MOST_POINTS = 50
-Kind = Literal["curve", "always", "chow", "cross-fitted", "in-sample", "given", "baseline"]
+Kind = Literal["curve", "always", "certified", "chow", "cross-fitted", "given", "baseline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideOptions:
-    """What answers cost, how rows are scored, and what else is asked about the decision."""
+    """What answers cost, how rows are scored, and what else is asked about the decision.
+
+    ``bound`` is the risk at which a threshold is certified; a ``certificate`` brings its own.
+    """
 
     costs: CostTable
+    bound: RiskBound = field(default_factory=RiskBound)
+    certificate: Certificate | None = None
     score: ScoreOptions = field(default_factory=ScoreOptions)
     prevalence: Prevalence | None = None
     team: Team | None = None
@@ -76,8 +83,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What the cross-fitted threshold saves against another policy, per 1,000 of ``n_rows``."""
+    """What a policy saves against another one, per 1,000 of ``n_rows``."""
 
+    policy: str
     against: str
     n_rows: int
     saved: float
@@ -89,13 +97,16 @@ class Saving:
 class Decision:
     """The cost of every policy and of the curve over thresholds.
 
-    ``best_threshold`` is the one of all rows, None where deferring everything costs least; what it
-    costs is told by the cross-fitted policy. ``note`` says why there is no score.
+    ``in_force`` is the certified threshold, where there is one; savings are then its own, else
+    those of the cross-fitted policy. ``best_threshold`` is the one with the least cost on all rows,
+    None where that is to defer everything; the cross-fitted policy says what such a choice costs.
+    ``note`` says why there is no score.
     """
 
     run: RunItems
     options: DecideOptions
     population: Population
+    in_force: ThresholdInForce
     n_scored: int
     policies: Sequence[Policy]
     curve: Sequence[Policy]
@@ -103,6 +114,12 @@ class Decision:
     best_threshold: float | None
     chow: ChowRule
     note: str = ""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of every true answer at another prevalence, in the order of the task."""
+        found = dict(zip(self.population.names, self.population.shares.tolist(), strict=False))
+        return {str(one): found[str(one)] for one in answers_of(self.run) if str(one) in found}
 
     def __str__(self) -> str:
         return "\n".join(decide_lines(self))
@@ -163,15 +180,20 @@ def decide_run(
     chow = chow_rule(run, options.costs, score, population)
     extra = population.weights * (answering - deferring)
     best = best_threshold(score, extra)
-    asked = [*_rules(rows, chow, best, extra), *_along_coverage(rows)]
+    in_force = threshold_of_run(
+        run, options.bound, score=options.score, certificate=options.certificate
+    )
+    asked = [*_rules(rows, in_force, chow, best, extra), *_along_coverage(rows)]
     asked += [_baseline(rows, name, other) for name, other in (baselines or {}).items()]
     priced = _priced(rows, asked)
     if chow.reason:
-        priced.insert(2, Policy(name="Chow's rule", kind="chow", reason=chow.reason))
+        place = 2 + in_force.certified
+        priced.insert(place, Policy(name="Chow's rule", kind="chow", reason=chow.reason))
     return Decision(
         run=run,
         options=options,
         population=population,
+        in_force=in_force,
         n_scored=int(np.count_nonzero(~np.isnan(score))),
         policies=[policy for policy in priced if policy.kind != "curve"],
         curve=[policy for policy in priced if policy.kind == "curve"],
@@ -182,21 +204,19 @@ def decide_run(
     )
 
 
-def price_thresholds(
-    run: RunItems,
-    options: DecideOptions,
-    score: FloatArray,
-    thresholds: Mapping[str, float | None],
+def price_answers(
+    run: RunItems, options: DecideOptions, answered: Mapping[str, BoolArray]
 ) -> list[Policy]:
-    """Price always answering, always deferring and some thresholds, as `decide_run` does."""
+    """Price always answering, always deferring and answering some rows, as `decide_run` does."""
     population = Population.of(run, options.prevalence)
     answering, deferring = options.costs.answer_costs(run), options.costs.deferral_costs(run)
-    rows = _Rows(run, options, population, score, answering, deferring)
+    no_score = np.full(run.n_items, math.nan)
+    rows = _Rows(run, options, population, no_score, answering, deferring)
     asked = [
         rows.asked("always answer", "always", run.predicted),
         rows.asked("always defer", "always", np.zeros_like(run.predicted)),
     ]
-    asked += [rows.asked(n, "given", accepts(score, t), t) for n, t in thresholds.items()]
+    asked += [rows.asked(name, "given", kept) for name, kept in answered.items()]
     return _priced(rows, asked)
 
 
@@ -210,20 +230,27 @@ def _scores(run: RunItems, options: ScoreOptions) -> tuple[FloatArray, str]:
         return np.full(run.n_items, math.nan), f"There is no score and hence no curve: {error}"
 
 
-def _rules(rows: _Rows, chow: ChowRule, best: float | None, extra: FloatArray) -> list[_Asked]:
+def _rules(
+    rows: _Rows,
+    in_force: ThresholdInForce,
+    chow: ChowRule,
+    best: float | None,
+    extra: FloatArray,
+) -> list[_Asked]:
     answered, patients = rows.run.predicted, rows.run.table.patients
     found = [
         rows.asked("always answer", "always", answered),
         rows.asked("always defer", "always", np.zeros_like(answered)),
     ]
+    if in_force.certified:
+        name, threshold = "certified threshold", in_force.threshold
+        found.append(rows.asked(name, "certified", in_force.answered, threshold))
     if not chow.reason:
         found.append(rows.asked("Chow's rule", "chow", chow.accepted))
     if patients.n > 1:
         n_folds, seed = rows.options.n_folds, rows.options.score.seed
         fitted = cross_fitted(rows.score, extra, patients.code, n_folds=n_folds, seed=seed)
         found.append(rows.asked("best threshold, cross-fitted", "cross-fitted", fitted, best))
-    in_sample = accepts(rows.score, best)
-    found.append(rows.asked("best threshold, in-sample", "in-sample", in_sample, best))
     given = rows.options.answer_from
     if given is not None:
         name = f"answer from {given:g}"
@@ -322,8 +349,12 @@ def _policy(rows: _Rows, one: _Asked, interval: Interval, shown: Workload | None
 
 
 def _savings(rows: _Rows, asked: Sequence[_Asked]) -> list[Saving]:
-    """Compare the cross-fitted threshold with the policies that look at no score, row by row."""
-    fitted = next((one for one in asked if one.kind == "cross-fitted"), None)
+    """Compare the certified threshold with the policies that look at no score, row by row.
+
+    Where none is certified, the cross-fitted one is compared.
+    """
+    by_kind = {one.kind: one for one in asked}
+    fitted = by_kind.get("certified", by_kind.get("cross-fitted"))
     others = [one for one in asked if one.kind in ("always", "baseline")]
     if fitted is None:
         return []
@@ -335,6 +366,7 @@ def _savings(rows: _Rows, asked: Sequence[_Asked]) -> list[Saving]:
     intervals = _intervals(rows, quantities)
     return [
         Saving(
+            policy=fitted.name,
             against=other.name,
             n_rows=int(np.count_nonzero(~np.isnan(other.costs))),
             saved=PER * rows.population.mean(quantities[index, "saved"].values),

@@ -22,7 +22,6 @@ _MOST_LINES = 11
 def decide_facts(decision: Decision) -> JsonObject:
     """Return everything that is known of a decision, as JSON values."""
     run, options, chow = decision.run, decision.options, decision.chow
-    shares = decision.population.shares.tolist()
     return {
         "kind": "krisis decision",
         "per": PER,
@@ -40,8 +39,9 @@ def decide_facts(decision: Decision) -> JsonObject:
         "n_abstained": run.table.n_abstained,
         "n_no_answer": run.table.n_no_answer,
         "n_not_evaluated": run.table.n_not_evaluated,
-        "shares": dict(zip(decision.population.names, shares, strict=False)),
+        "shares": decision.shares,
         "effective_rows": decision.population.effective_rows,
+        "threshold": decision.in_force.to_json(),
         "best_threshold": decision.best_threshold,
         "chow_thresholds": {str(answer): t for answer, t in chow.thresholds.items()},
         "policies": [_policy_facts(policy) for policy in decision.policies],
@@ -91,13 +91,9 @@ def _prevalence_lines(decision: Decision) -> list[str]:
     population = decision.population
     if not population.reweighted:
         return []
-    share_of = dict(zip(population.names, population.shares.tolist(), strict=True))
     answers = decision.run.table.answers
-    listed = ", ".join(
-        f"{answers.name(one)} = {share_of[str(one)]:.4g}"
-        for one in answers_of(decision.run)
-        if str(one) in share_of
-    )
+    names = {str(one): answers.name(one) for one in answers_of(decision.run)}
+    listed = ", ".join(f"{names[one]} = {share:.4g}" for one, share in decision.shares.items())
     return [
         (
             f"Re-weighted to the prevalence {listed}; all figures rest on "
@@ -113,7 +109,7 @@ def policy_table(decision: Decision) -> list[str]:
     rows = [["policy", "answered", "of", "coverage", f"cost per {PER:,}", level]]
     undefined = []
     for policy in decision.policies:
-        name = f"{policy.name} (optimistic)" if policy.kind == "in-sample" else policy.name
+        name = policy.name
         if policy.reason:
             undefined.append(f"{name} is undefined: {policy.reason}.")
             continue
@@ -144,21 +140,21 @@ def number(value: float) -> str:
 
 
 def best_lines(decision: Decision) -> list[str]:
-    """Say which threshold costs least, what it saves, and what Chow's rule asks for."""
-    best, found, unit = decision.best_threshold, [], decision.run.words[1]
+    """Say which threshold is in force, what it saves, and what costs least on these rows."""
+    best, found, unit = decision.best_threshold, _in_force_lines(decision), decision.run.words[1]
     name = decision.options.score.variant(decision.run)
-    if decision.n_scored:
+    if decision.n_scored and not decision.in_force.certified:
         rule = "defer everything" if best is None else f"answer where {name} ≥ {exact(best)}"
         told = (
-            "What that will cost is told by the cross-fitted line, whose rows did not choose their "
-            "own threshold; the in-sample line flatters it."
+            "The cross-fitted line estimates what that will cost: its rows did not choose their "
+            "own threshold."
             if decision.savings
-            else f"One {decision.run.words[0]} cannot be divided into folds, so nothing tells what "
-            "that will cost; the in-sample line flatters it."
+            else f"One {decision.run.words[0]} cannot be divided into folds, so what that will "
+            "cost is not known."
         )
         found.append(f"Least cost on these rows: {rule}. {told}")
     found += [
-        f"Saved by the cross-fitted threshold against {saving.against}, per {PER:,} {unit}s on "
+        f"Saved by the {saving.policy} against {saving.against}, per {PER:,} {unit}s on "
         f"{saving.n_rows}: {number(saving.saved)} ({number(saving.low)} to {number(saving.high)})."
         for saving in decision.savings
     ]
@@ -166,6 +162,20 @@ def best_lines(decision: Decision) -> list[str]:
         each = (_chow_words(str(a), t) for a, t in decision.chow.thresholds.items())
         found.append(f"Chow's rule answers {', '.join(each)}.")
     return found
+
+
+def _in_force_lines(decision: Decision) -> list[str]:
+    found, name = decision.in_force, decision.options.score.variant(decision.run)
+    risk = f"{100 * found.bound.risk:g} %"
+    if found.certified:
+        where = "as the certificate says for each group"
+        if found.threshold is not None:
+            where = f"where {name} ≥ {exact(found.threshold)}"
+        return [f"Certified at a risk of {risk}: answer {where}."]
+    if math.isnan(found.lowest_risk):
+        return [f"No threshold is certified at a risk of {risk}: {found.reason}."]
+    lowest = f"{100 * found.lowest_risk:.3g} %, in the {found.n_lowest:,} most confident answers"
+    return [f"No threshold is certified at a risk of {risk}; the lowest risk reached is {lowest}."]
 
 
 def exact(threshold: float) -> str:

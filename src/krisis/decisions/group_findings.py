@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from krisis.decisions.group_tests import ALPHA, FlagTests
+from krisis.decisions.threshold_in_force import ThresholdInForce
 from krisis.json_values import JsonObject
 from krisis.statistics.group_gaps import SMALLEST_GROUP
 
@@ -66,9 +67,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAudit:
-    """The groups of a run at one threshold and along the curve."""
+    """The groups of a run at one threshold and along the curve.
+
+    ``in_force`` says how the certified threshold was found, or that there is none; None where
+    another threshold was asked for.
+    """
 
     threshold: float | None
+    in_force: ThresholdInForce | None
     loss: str
     confidence: str
     no_scores: str
@@ -91,7 +97,9 @@ class GroupAudit:
         """Return plain facts, the flags of every group and the largest gaps among them."""
         groups = [{**asdict(group), "flags": group.flags} for group in self.groups]
         largest = {m: g.name for m in MEASURES if (g := self.largest(m)) is not None}
-        return {**asdict(self), "groups": groups, "largest_gap": largest}
+        found = asdict(replace(self, in_force=None, groups=()))
+        threshold = None if self.in_force is None else self.in_force.to_json()
+        return {**found, "in_force": threshold, "groups": groups, "largest_gap": largest}
 
     def largest(self, measure: str) -> Group | None:
         """Return the group with the largest gap in a measure; None where there is no gap.

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from krisis.decisions.certificate import Certificate
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
+from krisis.decisions.threshold_in_force import RiskBound
 from krisis.errors import InvalidValue
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.group_gaps import (
@@ -30,14 +32,17 @@ ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """The columns (those of the task unless named), and the threshold: none, given or by coverage.
+    """The columns (those of the task unless named), and the threshold: given or by coverage.
 
+    Unless either is given, it is the one certified at the ``bound``, or that of a ``certificate``.
     A column of numbers is divided at the numbers after its name: ``age:40:60``.
     """
 
     by: Sequence[str] = ()
     threshold: float | None = None
     coverage: float | None = None
+    bound: RiskBound = field(default_factory=RiskBound)
+    certificate: Certificate | None = None
     score: ScoreOptions = field(default_factory=ScoreOptions)
     n_draws: int = 4999
 

@@ -161,7 +161,7 @@ def verify_run(
 def refuse_other(
     certificate: Certificate, run: RunItems, confidence: str, calibrator: Calibrator | None
 ) -> None:
-    """Refuse a run of another model, suite, variant or calibrator, naming the difference."""
+    """Refuse a run that a certificate does not speak of, naming the difference."""
     was, here = certificate.identity.model_dump(), Identity.of(run).model_dump()
     for name, value in was.items():
         if here[name] != value:

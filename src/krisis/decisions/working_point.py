@@ -120,24 +120,20 @@ class Desk:
         """Return the largest share of the rows that a threshold can answer."""
         return self.sample.n_scored / max(1, self.sample.n_rows)
 
-    def choose(self, question: Question | None, sample: Sample | None = None) -> float | None:
+    def choose(self, question: Question) -> float | None:
         """Return the laxest threshold with that risk, the strictest with that coverage, or None.
 
-        Without a question every answer with a score is kept.
+        It is chosen on the rows it is then seen on, so it looks better than it is.
         """
-        rows = self.sample if sample is None else sample
-        curve = rows.curve
-        if question is None:
-            fits = np.ones(curve.threshold.size, dtype=np.bool_)
-        elif question.kind == "wrong":
+        curve = self.sample.curve
+        if question.kind == "wrong":
             fits = curve.loss_sum / curve.n_accepted <= question.share
         else:
-            fits = curve.n_accepted / max(1, rows.n_rows) >= question.share
+            fits = curve.n_accepted / max(1, self.sample.n_rows) >= question.share
         found = np.flatnonzero(fits)
         if not found.size:
             return None
-        strictest = question is not None and question.kind == "answer"
-        return float(curve.threshold[found[0] if strictest else found[-1]])
+        return float(curve.threshold[found[0] if question.kind == "answer" else found[-1]])
 
     def below(self, threshold: float) -> float:
         """Return the next score below a threshold; minus infinity where there is none."""
@@ -147,10 +143,7 @@ class Desk:
 
     def accepts(self, threshold: float | None) -> BoolArray:
         """True where a row of the table is answered at a threshold."""
-        if threshold is None:
-            return np.zeros(self.score.size, dtype=np.bool_)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(self.score >= threshold)
+        return self.sample.accepts(threshold)
 
     @property
     def level(self) -> float:
@@ -161,24 +154,24 @@ class Desk:
         return share.uncertainty(self.table, BootstrapOptions(level=self.level)).interval
 
     def part(
-        self, threshold: float | None, rows: BoolArray | None = None, *, kind: Kind = "answer"
+        self, answered: BoolArray, rows: BoolArray | None = None, *, kind: Kind = "answer"
     ) -> Part:
-        """Count what a threshold does to some rows of the table, or to all.
+        """Count what answering only some rows does to part of the table, or to all of it.
 
         Where only what is wrong is asked for, the interval of the coverage is left out.
         """
         table = self.table
         inside = table.everyone if rows is None else rows
-        kept = self.accepts(threshold) & inside
-        answered = table.answered & inside
+        kept = answered & inside
+        own = table.answered & inside
         risk, coverage = Share(self.wrong, among=kept), Share(kept, among=inside)
         covered = Interval.undefined("not_asked")
-        n_deferred = int(np.count_nonzero(answered)) - risk.n_evaluated
+        n_deferred = int(np.count_nonzero(own)) - risk.n_evaluated
         n_wrong = int(np.count_nonzero(self.wrong & inside))
         return Part(
             n_patients=_n_patients(table, inside),
             n_rows=coverage.n_evaluated,
-            n_abstained=coverage.n_evaluated - int(np.count_nonzero(answered)),
+            n_abstained=coverage.n_evaluated - int(np.count_nonzero(own)),
             n_kept=risk.n_evaluated,
             n_wrong=risk.n_hits,
             n_deferred=n_deferred,
@@ -189,23 +182,6 @@ class Desk:
             coverage=coverage.value(),
             coverage_interval=self._interval(coverage) if kind == "answer" else covered,
         )
-
-    def halves(self, seed: int) -> tuple[BoolArray, BoolArray]:
-        """Divide the patients at random into two halves; True in the first, True in the second."""
-        patients = self.table.patients
-        first = np.random.default_rng(seed).permutation(patients.n) % 2 == 0
-        inside = first[patients.code]
-        return inside, ~inside
-
-    def choose_on(self, question: Question, rows: BoolArray) -> float | None:
-        """Return the threshold that some rows of the table choose."""
-        part = Sample(
-            score=self.score[rows],
-            loss=self.table.losses("error")[rows],
-            patient=np.zeros(int(rows.sum()), dtype=np.int64),
-            n_patients=1,
-        )
-        return self.choose(question, part)
 
     def groups(self) -> dict[str, dict[str, BoolArray]]:
         """Return the rows of every group of the task, of columns that divide the rows."""

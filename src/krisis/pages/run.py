@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from krisis.decisions.threshold_in_force import RiskBound
 from krisis.json_values import JsonValue
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.metrics.explanations import explained, method_lines, methods_of
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
 from krisis.pages.document import Cell, Column, Content, Document, Facts, Section, Sentences, Table
 from krisis.pages.numbers import Estimate, count
-from krisis.pages.verdict import VerdictOptions, group_shares, one_kind, verdict_of
+from krisis.pages.verdict import group_shares, one_kind, verdict_of
 from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
@@ -41,7 +42,7 @@ _BASELINE_COLUMNS = {
 }
 
 
-def run_document(result: BenchmarkResult, options: VerdictOptions | None = None) -> Document:
+def run_document(result: BenchmarkResult, bound: RiskBound | None = None) -> Document:
     """Return all there is to show of a run.
 
     Where no reply came, no figure is shown: it would be read as the model's.
@@ -67,7 +68,7 @@ def run_document(result: BenchmarkResult, options: VerdictOptions | None = None)
     return Document(
         title=_title(result),
         lead=lead,
-        verdict=verdict_of(result, options) if result.rows else None,
+        verdict=verdict_of(result, bound) if result.rows else None,
         sections=[*failures, *_imported(result), *rows, *_scores(result), how],
         first=("failures", "imported"),
         commands=_commands(result),

@@ -19,14 +19,12 @@ import numpy as np
 from scipy import special
 
 from krisis.decisions.costs import costs_of_run
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED, too_many_missing
-from krisis.decisions.run_sample import ScoreOptions, sample_of
-from krisis.decisions.sample import find_threshold, ratio_interval
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
+from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.errors import UserError
 from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.metrics.forms import Share, Undefined, prior_icc
 from krisis.metrics.items import RunItems
-from krisis.metrics.partition import Partition
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
 from krisis.pages.numbers import Estimate
@@ -37,7 +35,6 @@ from krisis.statistics.group_gaps import SMALLEST_GROUP
 from krisis.statistics.intervals import DEFAULT_LEVEL, Interval
 from krisis.statistics.shares import share_interval
 
-DEFAULT_RISK, DEFAULT_DELTA = 0.05, 0.1
 GUIDELINE = "guideline"
 PEOPLE = ("physician", "reader")  # baselines that are people
 # How far mean confidence may be from the share of right answers and still be called trustworthy.
@@ -46,15 +43,7 @@ _MOST_CONFIDENT = 0.1  # the share of answers whose risk is looked at apart
 _GROUP_ERROR = 0.05  # chance of naming any group where none differs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictOptions:
-    """The risk that answered cases may have, and the chance of certifying it wrongly."""
-
-    risk: float = DEFAULT_RISK
-    delta: float = DEFAULT_DELTA
-
-
-def verdict_of(result: BenchmarkResult, options: VerdictOptions | None = None) -> Verdict:
+def verdict_of(result: BenchmarkResult, bound: RiskBound | None = None) -> Verdict:
     """Answer the six questions about a run, beside the baselines on the same cases.
 
     >>> from krisis import EvaluationResult
@@ -63,19 +52,18 @@ def verdict_of(result: BenchmarkResult, options: VerdictOptions | None = None) -
     >>> verdict.line("correctness").answer
     'cannot tell'
     """
-    options = options or VerdictOptions()
     result, about = one_kind(result)
     run = items_of_result(result, source_of(result))
     guideline = _comparator(run.table, result, about)
-    usable, accepted = _usable(run, options)
+    in_force = threshold_of_run(run, bound)
     return Verdict(
         [
             _knew_when(run, guideline),
             _right(run.table, guideline),
             _trusted(run.table),
-            usable,
-            _left(run.table, accepted),
-            _groups(run.table, accepted, options),
+            _usable(in_force),
+            _left(run.table, in_force),
+            _groups(run.table, in_force),
         ],
         about,
     )
@@ -371,53 +359,34 @@ def _most_confident(table: Table) -> Stated:
 # --- Usable at the risk that is allowed? ----------------------------------------------------
 
 
-def _usable(run: RunItems, options: VerdictOptions) -> tuple[VerdictLine, BoolArray | None]:
-    """Return the line and which cases are answered at the certified threshold, if there is one."""
-    line = _Line("usable", f"Usable at a risk of {100 * options.risk:g} %?")
-    table = run.table
-    if too_many_missing(table.n_not_evaluated, table.n_rows, MOST_NOT_EVALUATED):
-        missing = f"{table.n_not_evaluated:,} of {table.n_rows:,} cases were not evaluated"
-        return line("cannot tell", reason=missing), None
-    try:
-        sample = sample_of(run, ScoreOptions())
-    except UserError as error:
-        return line("cannot tell", reason=_short(error)), None
-    found = find_threshold(sample, "fixed-sequence", options.risk, options.delta)
-    if found.threshold is not None:
-        accepted = sample.accepts(found.threshold)
-        coverage = ratio_interval(sample, accepted, np.ones(sample.n_rows, np.bool_))
+def _usable(in_force: ThresholdInForce) -> VerdictLine:
+    line = _Line("usable", f"Usable at a risk of {100 * in_force.bound.risk:g} %?")
+    if in_force.threshold is not None:
+        share = Estimate.of(float(in_force.answered.mean()), in_force.coverage())
         figures = [
             Stated(
                 words="from a confidence of {}",
-                estimate=Estimate(found.threshold),
+                estimate=Estimate(in_force.threshold),
                 kind="threshold",
             ),
-            Stated(
-                words="answers {} of cases", estimate=Estimate.of(float(accepted.mean()), coverage)
-            ),
+            Stated(words="answers {} of cases", estimate=share),
         ]
-        return line("yes", figures), accepted
-    curve = found.tested.curve
-    tested = [test.candidate for test in found.search.tests]
-    best = min(tested, key=curve.risk) if tested else found.best(options.risk)
-    if best is None:
-        return line("cannot tell", reason="no answer has a confidence"), None
-    n = int(curve.n_accepted[best])
-    words = f"lowest risk {{}} in its {n:,} most confident answers"
-    figures = [Stated(words=words, estimate=Estimate(curve.risk(best), bound=options.risk))]
-    if found.no_size_helps(options.risk, options.delta):
-        return line("no", figures), None
-    return line("cannot tell", figures, reason="too few cases to tell"), None
+        return line("yes", figures)
+    if math.isnan(in_force.lowest_risk):
+        return line("cannot tell", reason=in_force.reason)
+    words = f"lowest risk {{}} in its {in_force.n_lowest:,} most confident answers"
+    lowest = Estimate(in_force.lowest_risk, bound=in_force.bound.risk)
+    figures = [Stated(words=words, estimate=lowest)]
+    return line("no" if in_force.no_size_helps else "cannot tell", figures, reason=in_force.reason)
 
 
 # --- Left for people ------------------------------------------------------------------------
 
 
-def _left(table: Table, accepted: BoolArray | None) -> VerdictLine:
-    if accepted is None:
-        n, why = Partition.of(table).left_for_people, "abstained or gave no answer"
-    else:
-        n, why = int((~accepted).sum()), "abstained, no answer, or below that confidence"
+def _left(table: Table, in_force: ThresholdInForce) -> VerdictLine:
+    n, why = in_force.n_left, "abstained or gave no answer"
+    if in_force.certified:
+        why = "abstained, no answer, or below that confidence"
     return _Line("left_for_people", "Left for people")(
         None,
         [
@@ -433,7 +402,7 @@ def _left(table: Table, accepted: BoolArray | None) -> VerdictLine:
 # --- Groups to watch ------------------------------------------------------------------------
 
 
-def _groups(table: Table, accepted: BoolArray | None, options: VerdictOptions) -> VerdictLine:
+def _groups(table: Table, in_force: ThresholdInForce) -> VerdictLine:
     """Name the declared groups that are worse than they may be.
 
     At a certified threshold that is a risk above the bound, otherwise one above that of all
@@ -443,11 +412,11 @@ def _groups(table: Table, accepted: BoolArray | None, options: VerdictOptions) -
     line = _Line("groups", "Groups to watch")
     if not table.answers.groups:
         return line(None, reason="the task declares no groups")
-    answered = table.answered if accepted is None else accepted
+    answered = in_force.answered
     if not answered.any():
         return line(None, reason="it answered no case")
     wrong = answered & ~table.correct
-    limit = float(wrong[answered].mean()) if accepted is None else options.risk
+    limit = in_force.bound.risk if in_force.certified else float(wrong[answered].mean())
     large = _large_groups(table, answered)
     level = 1 - 2 * _GROUP_ERROR / max(1, len(large))
     found = []
@@ -458,7 +427,7 @@ def _groups(table: Table, accepted: BoolArray | None, options: VerdictOptions) -
             usual = _share(table, wrong, answered & inside)
             found.append(Stated(words=f"{name} {{}} wrong", estimate=usual))
     against = Stated(words="all answers {}", estimate=Estimate(limit))
-    if accepted is not None:
+    if in_force.certified:
         against = Stated(words="at most {} allowed", estimate=Estimate(limit))
     if found:
         return line(None, found, [against])
@@ -500,8 +469,3 @@ def _large_groups(table: Table, answered: BoolArray) -> dict[str, BoolArray]:
             if np.unique(table.patients.code[inside & answered]).size >= SMALLEST_GROUP:
                 found[name.replace("_", " ")] = inside
     return found
-
-
-def _short(error: UserError) -> str:
-    """Return the first clause of an error: what is wrong, without where and what to do."""
-    return str(error).partition(";")[0]

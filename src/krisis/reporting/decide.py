@@ -57,7 +57,7 @@ def decide_section(decision: Decision) -> Section:
 def _row(policy: Policy, level: float) -> JsonObject:
     interval = f"{number(policy.low)} to {number(policy.high)}"
     return {
-        "policy": policy.name + (" (optimistic)" if policy.kind == "in-sample" else ""),
+        "policy": policy.name,
         "answered": f"{policy.n_answered} of {policy.n_rows}" if policy.n_rows else "",
         "effective rows": f"{policy.effective_rows:.1f}" if policy.n_rows else "",
         "coverage": "" if math.isnan(policy.coverage) else f"{100 * policy.coverage:.1f} %",

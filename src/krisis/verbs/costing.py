@@ -15,13 +15,25 @@ from krisis.decisions.population import Prevalence
 from krisis.decisions.reader import ReaderDecision, decide_with_reader
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, team_from
+from krisis.decisions.threshold_in_force import (
+    DEFAULT_DELTA,
+    DEFAULT_RISK,
+    RiskBound,
+    threshold_of_run,
+)
 from krisis.errors import InvalidValue
 from krisis.metrics.items import RunItems, Source
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result
 from krisis.results.run_items import items_of, items_of_result
-from krisis.verbs.deciding import AnyCosts, AnyRun, calibrator_of
+from krisis.verbs.deciding import (
+    AnyCertificate,
+    AnyCosts,
+    AnyRun,
+    calibrator_of,
+    certificate_of,
+)
 
 AnyDecision: TypeAlias = Decision | DecisionCurve | ReaderDecision
 
@@ -42,6 +54,9 @@ def decide(
     curve: bool = False,
     thresholds: Sequence[float] = (),
     threshold: float | None = None,
+    risk: float = DEFAULT_RISK,
+    delta: float = DEFAULT_DELTA,
+    certificate: AnyCertificate = None,
     default_action: str = "",
     folds: int = 10,
     max_not_evaluated: float = MOST_NOT_EVALUATED,
@@ -62,7 +77,10 @@ def decide(
         reader_column: Metadata column with the reader's answers.
         curve: Return the decision curve of a binary task in place of costs.
         thresholds: Threshold probabilities of the curve.
-        threshold: Also price, or draw, deferring below this confidence.
+        threshold: Also price deferring below this confidence; of a curve or with a reader, in
+            place of the certified one.
+        risk, delta: Risk at which a threshold is certified, and the chance to be wrong in that.
+        certificate: Certificate of `krisis certify`, whose threshold is taken instead.
         default_action: Of the curve: treat or none, where neither model nor reader decides.
         folds: Folds of patients for cross-fitting.
         max_not_evaluated: Largest share of cases without a reply on which a run is judged.
@@ -91,6 +109,11 @@ def decide(
         "accuracy": reader_accuracy,
         "column": reader_column or None,
     }
+    sealed = certificate_of(certificate)
+    bound = RiskBound(risk=risk, delta=delta)
+    answer_from = threshold
+    if (curve or reader is not None) and threshold is None:
+        answer_from = threshold_of_run(items, bound, score=score, certificate=sealed).threshold
     if reader is not None:
         _refuse_beside_reader(
             cost=cost,
@@ -105,7 +128,7 @@ def decide(
             default_action=default_action,
         )
         return decide_with_reader(
-            items, items_of(reader, mode), score, answer_from=threshold, n_folds=folds
+            items, items_of(reader, mode), score, answer_from=answer_from, n_folds=folds
         )
     _refuse_mixture(curve, (cost, *against), (*thresholds, default_action))
     population = None if prevalence in (None, "") else Prevalence.from_text(str(prevalence))
@@ -115,7 +138,7 @@ def decide(
             CurveOptions(
                 score=score,
                 thresholds=sorted(set(thresholds)) or THRESHOLDS,
-                answer_from=threshold,
+                answer_from=answer_from,
                 team=_team(None, stated),
                 default_action=default_action or "none",  # type: ignore[arg-type] # checked there
                 prevalence=population,
@@ -125,6 +148,8 @@ def decide(
     costs = cost if isinstance(cost, CostTable) else costs_of_run(items, path)
     options = DecideOptions(
         costs=costs,
+        bound=bound,
+        certificate=sealed,
         score=score,
         prevalence=population,
         team=_team(costs, stated),

@@ -38,6 +38,7 @@ from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
 from krisis.decisions.stability import Stability, stability_of_saved
 from krisis.decisions.stability_text import stability_lines
+from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK, RiskBound
 from krisis.decisions.verify import Verification, verify_run
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject, read_object
@@ -54,6 +55,7 @@ from krisis.statistics.intervals import REPLICATE_METHODS
 AnyRun: TypeAlias = str | Path | BenchmarkResult
 AnyCalibrator: TypeAlias = str | Path | Calibrator | None
 AnyCosts: TypeAlias = str | Path | CostTable | None
+AnyCertificate: TypeAlias = str | Path | Certificate | None
 
 
 def selective(
@@ -178,6 +180,13 @@ def calibrator_of(given: AnyCalibrator) -> Calibrator | None:
     if given is None or isinstance(given, Calibrator):
         return given
     return calibrator_from(read_object(Path(given)), place=Path(given))
+
+
+def certificate_of(given: AnyCertificate) -> Certificate | None:
+    """Return a certificate that is given as such or by the path of its file."""
+    if given is None or isinstance(given, Certificate):
+        return given
+    return certificate_from(read_object(Path(given)), place=Path(given))
 
 
 def costs_of(given: AnyCosts) -> CostTable | None:
@@ -307,19 +316,15 @@ def verify(
     >>> krisis.verify(certificate, krisis.score(new, **columns)).verdict
     'held'
     """
+    found = certificate_of(certificate)
+    assert found is not None
     return verify_run(
-        _certificate_of(certificate),
+        found,
         items_of(run, mode),
         confidence=confidence,
         calibrator=calibrator_of(calibration),
         time=time,
     )
-
-
-def _certificate_of(given: str | Path | Certificate) -> Certificate:
-    if isinstance(given, Certificate):
-        return given
-    return certificate_from(read_object(Path(given)), place=Path(given))
 
 
 def monitor(
@@ -359,8 +364,10 @@ def monitor(
     'holds'
     """
     runs = [new] if isinstance(new, str | Path | BenchmarkResult) else list(new)
+    found = certificate_of(certificate)
+    assert found is not None
     return monitor_runs(
-        _certificate_of(certificate),
+        found,
         [items_of(run, mode) for run in runs],
         calibrator=calibrator_of(calibration),
         time=time,
@@ -404,6 +411,9 @@ def audit(
     by: Sequence[str] = (),
     threshold: float | None = None,
     coverage: float | None = None,
+    risk: float = DEFAULT_RISK,
+    delta: float = DEFAULT_DELTA,
+    certificate: AnyCertificate = None,
     confidence: str = "",
     calibration: AnyCalibrator = None,
     loss: str = "",
@@ -417,8 +427,11 @@ def audit(
     Arguments:
         run: A run by its path, or in memory.
         by: Metadata columns, numbers divided as in ``age:40:60``; those of the task unless given.
-        threshold: Answer from this confidence on; every answer unless given.
+        threshold: Answer from this confidence on; unless given from the certified threshold on,
+            and where none can be certified every answer counts.
         coverage: Answer this share of the rows, the most confident, instead.
+        risk, delta: Risk at which a threshold is certified, and the chance to be wrong in that.
+        certificate: Certificate of `krisis certify`, whose threshold is taken instead.
         confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
         calibration: Calibrator of `krisis calibrate` that makes the score.
         loss: error, abs_norm or cost; that of the task unless given.
@@ -439,7 +452,14 @@ def audit(
     score = ScoreOptions(
         confidence=confidence, calibrator=calibrator_of(calibration), loss=loss, seed=seed
     )
-    options = GroupOptions(by=_listed(by), threshold=threshold, coverage=coverage, score=score)
+    options = GroupOptions(
+        by=_listed(by),
+        threshold=threshold,
+        coverage=coverage,
+        bound=RiskBound(risk=risk, delta=delta),
+        certificate=certificate_of(certificate),
+        score=score,
+    )
     items = items_of(run, mode)
     others = [items_of(other, mode) for other in against]
     return Audit(

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from krisis.decisions.certificate import Certificate, certificate_from
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
@@ -14,8 +13,9 @@ from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import Prevalence
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import team_from
+from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.json_values import read_object, write_text
+from krisis.json_values import write_text
 from krisis.pages.figure import Figure
 from krisis.reporting.audit import audit_section
 from krisis.reporting.certificate import certificate_section
@@ -33,7 +33,13 @@ from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import reproduce_command
 from krisis.results.run_items import items_of
 from krisis.verbs.costing import baselines_of
-from krisis.verbs.deciding import AnyCalibrator, AnyRun, calibrator_of
+from krisis.verbs.deciding import (
+    AnyCalibrator,
+    AnyCertificate,
+    AnyRun,
+    calibrator_of,
+    certificate_of,
+)
 from krisis.verbs.scoring import load, results_of
 
 
@@ -51,7 +57,7 @@ def report(
     output: str | Path = "report.html",
     *,
     against: Sequence[AnyRun] = (),
-    certificate: str | Path | Certificate | None = None,
+    certificate: AnyCertificate = None,
     calibration: AnyCalibrator = None,
     confidence: str = "",
     cost: str | Path = "",
@@ -103,20 +109,24 @@ def report(
         )
     population = None if prevalence in (None, "") else Prevalence.from_text(str(prevalence))
     shown = []
-    if certificate is not None:
-        if not isinstance(certificate, Certificate):
-            path = Path(certificate)
-            certificate = certificate_from(read_object(path), place=path)
-        shown.append(certificate_section(certificate, items_of(run), calibrator=score.calibrator))
+    sealed = certificate_of(certificate)
+    if sealed is not None:
+        shown.append(certificate_section(sealed, items_of(run), calibrator=score.calibrator))
     if cost:
         items = items_of(run)
         costs = costs_of_run(items, None if cost == "preset" else Path(cost))
         team = None if costs.team is None else team_from(costs.team, costs.place)
-        options = DecideOptions(costs=costs, team=team, score=score, prevalence=population)
+        options = DecideOptions(
+            costs=costs, certificate=sealed, team=team, score=score, prevalence=population
+        )
         priced = decide_run(items, options, baselines=baselines_of(run, against))
         shown.append(decide_section(priced))
     if curve:
-        drawn = decision_curve(items_of(run), CurveOptions(score=score, prevalence=population))
+        in_force = threshold_of_run(items_of(run), score=score, certificate=sealed)
+        drawn = decision_curve(
+            items_of(run),
+            CurveOptions(score=score, answer_from=in_force.threshold, prevalence=population),
+        )
         shown.append(decision_curve_section(drawn))
     shown += [audit_section(items_of(run))] if audit else []
     again = "" if isinstance(run, BenchmarkResult) else reproduce_command(Path(run))

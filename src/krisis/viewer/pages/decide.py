@@ -11,15 +11,22 @@ from urllib.parse import urlencode
 from krisis.decisions.certificate import Certificate, certificate_from, certificate_lines
 from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
 from krisis.decisions.costs import OWNERSHIP, PER
-from krisis.decisions.decide import DecideOptions, price_thresholds
+from krisis.decisions.decide import DecideOptions, price_answers
 from krisis.decisions.missing_rows import too_many_missing
 from krisis.decisions.run_sample import rows_hash, sample_of
-from krisis.decisions.sample import METHODS, Sample, find_threshold
+from krisis.decisions.sample import METHODS, Sample
+from krisis.decisions.threshold_in_force import (
+    DEFAULT_DELTA,
+    RiskBound,
+    ThresholdInForce,
+    threshold_of_sample,
+)
 from krisis.decisions.verify import score_options
 from krisis.decisions.working_point import Desk, Part, Question, variants_among
 from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.items import RunItems, Source
+from krisis.metrics.table import BoolArray
 from krisis.reporting.risk_coverage import thinned
 from krisis.reporting.wording import threshold_beside
 from krisis.results.account import TaskFacts
@@ -61,7 +68,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "n_patients": items.table.patients.n,
         "each_asked_several_times": collapsed,
         "confidence": {"used": variant, "available": available},
-        "question": None if asked.question is None else asdict(asked.question),
+        "question": asdict(asked.question),
         "problem": "",
         "not_judged": too_many_missing(
             items.table.n_not_evaluated, items.table.n_rows, asked.score.max_not_evaluated
@@ -94,10 +101,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
 
 def _take_back_verdicts(content: JsonObject) -> None:
     """Judge nothing on a run of which too many cases were not evaluated, as the commands do."""
-    halves = content["halves"] or {}
-    parts = [content["point"], *content["groups"]]
-    parts += [halves[name] for name in ("chosen_on", "checked_on") if name in halves]
-    for part in parts:
+    for part in [content["point"], *content["groups"]]:
         part["verdict"] = part["verdict"] and "not judged"
 
 
@@ -159,24 +163,29 @@ def _desk(items: RunItems, asked: Asked, variant: str, available: list[str]) -> 
             f"The score {variant!r} is made row by row, which takes too long for a page of "
             f"{items.n_items:,} rows; use the command."
         )
-    key = ("decide", variant, asked.seed, asked.rows_per_patient)
+    key = ("decide", variant, asked.rows_per_patient)
     return items.table.shared(key, lambda: Desk.of(items, asked.score))
 
 
 def _answered(items: RunItems, desk: Desk, asked: Asked) -> JsonObject:
     question = asked.question
-    threshold = desk.choose(question)
+    in_force = _in_force(items, desk.sample, asked)
+    naive = desk.choose(question)
+    # The threshold that was asked for by its coverage, else the certified one, else none: then the
+    # model's own answers count.
+    threshold = naive if question.kind == "answer" else in_force.threshold
+    answered = desk.accepts(naive) if question.kind == "answer" else in_force.answered
     curve, n = desk.sample.curve, desk.sample.n_rows
     places = thinned(curve.threshold.size).tolist()
     return {
         "n_with_confidence": desk.sample.n_scored,
         "cmax": desk.cmax,
         "n_levels": int(curve.threshold.size),
-        "point": _point(desk, threshold, question),
-        "certified": _certified(items, desk.sample, asked),
-        "halves": _halves(desk, question, asked.seed),
-        "groups": _groups(desk, threshold, question),
-        "costs": _costs(items, desk, asked, threshold),
+        "point": _point(desk, threshold, answered, question),
+        "naive": _naive(desk, naive) if question.kind == "wrong" else None,
+        "certified": _certified(items, desk.sample, asked, in_force),
+        "groups": _groups(desk, answered, question),
+        "costs": _costs(items, asked, answered),
         "curve": [
             {
                 "threshold": float(curve.threshold[index]),
@@ -198,58 +207,90 @@ def _answered(items: RunItems, desk: Desk, asked: Asked) -> JsonObject:
     }
 
 
-def _facts(part: Part, question: Question | None) -> JsonObject:
-    verdict = "" if question is None else part.verdict(question)
-    return {**asdict(part), "too_few": part.too_few, "verdict": verdict}
+def _facts(part: Part, question: Question) -> JsonObject:
+    return {**asdict(part), "too_few": part.too_few, "verdict": part.verdict(question)}
 
 
-def _point(desk: Desk, threshold: float | None, question: Question | None) -> JsonObject:
+def _point(
+    desk: Desk, threshold: float | None, answered: BoolArray, question: Question
+) -> JsonObject:
     shown = None if threshold is None else threshold_beside(threshold, desk.below(threshold))
-    found = _facts(desk.part(threshold), question)
+    found = _facts(desk.part(answered), question)
     return {"threshold": threshold, "threshold_shown": shown, **found}
 
 
-def _certified(items: RunItems, sample: Sample, asked: Asked) -> JsonObject:
-    """Look for a certified threshold by the search of `krisis certify`, on the same rows."""
-    blank: JsonObject = {"threshold": None, "reason": "", "size_helps": False, "assumptions": []}
-    question = asked.question
-    if question is None or question.kind != "wrong":
-        return {**blank, "tested": False, "reason": _NO_BOUND}
+def _naive(desk: Desk, threshold: float | None) -> JsonObject | None:
+    """Return the laxest threshold with that risk on the rows that chose it, for the footnote."""
+    if threshold is None:
+        return None
+    kept = desk.accepts(threshold)
+    return {
+        "threshold": threshold,
+        "threshold_shown": threshold_beside(threshold, desk.below(threshold)),
+        "n_kept": int(kept.sum()),
+        "n_wrong": int((desk.wrong & kept).sum()),
+    }
+
+
+def _in_force(items: RunItems, sample: Sample, asked: Asked) -> ThresholdInForce:
+    """Return the certified threshold, by the search of `krisis certify` on the same rows."""
+    question, own = asked.question, items.predicted
+    bound = RiskBound(delta=DEFAULT_DELTA if asked.delta is None else asked.delta)
+    if question.kind != "wrong":
+        return ThresholdInForce(bound=bound, answered=own, reason=_NO_BOUND)
     try:
-        options = CertifyOptions(
-            risk=question.share,
-            delta=None if asked.method == "crc" else asked.delta,
-            method=asked.method,  # type: ignore[arg-type] # checked when it was read
-            score=asked.score,
-        )
+        options = _certify_options(asked)
         options.score.refuse_missing(items)
     except InvalidValue as error:
-        return {**blank, "tested": False, "reason": str(error)}
-    delta = options.chance
-    if asked.method == "fixed-sequence" and _is_long(sample, question.share, delta):
+        return ThresholdInForce(bound=bound, answered=own, reason=str(error))
+    bound = RiskBound(risk=question.share, delta=options.chance)
+    if asked.method == "fixed-sequence" and _is_long(sample, bound.risk, bound.delta):
         why = (
             f"{sample.n_rows:,} rows with {sample.curve.threshold.size:,} thresholds take longer "
             "to test than a page should; the command does it"
         )
-        return {**blank, "tested": False, "reason": why}
-    found = find_threshold(sample, options.method, question.share, delta)
-    accepted = sample.accepts(found.threshold)
+        return ThresholdInForce(bound=bound, answered=own, reason=why)
+    return threshold_of_sample(sample, bound, own=own, method=options.method)
+
+
+def _certify_options(asked: Asked) -> CertifyOptions:
+    return CertifyOptions(
+        risk=asked.question.share,
+        delta=None if asked.method == "crc" else asked.delta,
+        method=asked.method,  # type: ignore[arg-type] # checked when it was read
+        score=asked.score,
+    )
+
+
+def _certified(
+    items: RunItems, sample: Sample, asked: Asked, in_force: ThresholdInForce
+) -> JsonObject:
+    """Return what was tested and found, and what a certificate rests on."""
+    found = in_force.search
+    facts: JsonObject = {
+        **in_force.to_json(),
+        "tested": found is not None,
+        "size_helps": False,
+        "assumptions": [],
+    }
+    if found is None:
+        return facts
+    accepted, size = sample.accepts(found.threshold), math.nan
+    if found.threshold is None:
+        bound, method = in_force.bound, _certify_options(asked).method
+        facts["reason"], size = why_none(found, bound.risk, bound.delta, method)
     n_kept = int(accepted.sum())
-    why, size = ("", 0.0) if n_kept else why_none(found, question.share, delta, options.method)
     return {
-        **blank,
-        "tested": True,
-        "delta": None if options.method == "crc" else delta,
-        "method": options.method,
+        **facts,
+        "delta": None if asked.method == "crc" else in_force.bound.delta,
+        "method": asked.method,
         "test": found.test,
         "n_tested": found.tested.n_rows,
-        "threshold": found.threshold,
         "n_kept": n_kept,
         "n_wrong": int(sample.loss[accepted].sum()),
         "coverage": n_kept / sample.n_rows,
-        "reason": why,
-        "size_helps": bool(why) and not math.isnan(size),
-        "assumptions": assumptions_of(items, sample, options, [found.test]),
+        "size_helps": not math.isnan(size),
+        "assumptions": assumptions_of(items, sample, _certify_options(asked), [found.test]),
     }
 
 
@@ -261,28 +302,11 @@ def _is_long(sample: Sample, risk: float, delta: float) -> bool:
     return n_tests > _MOST_TESTS
 
 
-def _halves(desk: Desk, question: Question | None, seed: int) -> JsonObject | None:
-    """Choose on one half of the patients and look at the other."""
-    if question is None or desk.sample.n_patients < 2:
-        return None
-    first, second = desk.halves(seed)
-    threshold = desk.choose_on(question, first)
-    return {
-        "seed": seed,
-        "threshold": threshold,
-        "threshold_shown": None
-        if threshold is None
-        else threshold_beside(threshold, desk.below(threshold)),
-        "chosen_on": _facts(desk.part(threshold, first, kind=question.kind), question),
-        "checked_on": _facts(desk.part(threshold, second, kind=question.kind), question),
-    }
-
-
-def _groups(desk: Desk, threshold: float | None, question: Question | None) -> list[JsonObject]:
+def _groups(desk: Desk, answered: BoolArray, question: Question) -> list[JsonObject]:
     found = []
     for column, parts in desk.groups().items():
         for name, rows in parts.items():
-            part = desk.part(threshold, rows, kind=question.kind if question else "wrong")
+            part = desk.part(answered, rows, kind=question.kind)
             value = name.removeprefix(f"{column}_") if name != f"unknown_{column}" else ""
             facts = _facts(part, question)
             facts["verdict"] = "too few to say" if part.too_few else facts["verdict"]
@@ -290,13 +314,13 @@ def _groups(desk: Desk, threshold: float | None, question: Question | None) -> l
     return found
 
 
-def _costs(items: RunItems, desk: Desk, asked: Asked, threshold: float | None) -> JsonObject:
+def _costs(items: RunItems, asked: Asked, answered: BoolArray) -> JsonObject:
     """Price the threshold by the costs of the address, else by those of the task."""
     try:
         table = cost_table(items, asked)
         options = DecideOptions(costs=table, score=replace(asked.score, loss=""))
         options.score.refuse_missing(items)
-        policies = price_thresholds(items, options, desk.score, {"this threshold": threshold})
+        policies = price_answers(items, options, {"this threshold": answered})
     except InvalidValue as error:
         return {"reason": str(error), "policies": []}
     names = ("name", "n_answered", "n_rows", "cost", "low", "high", "reason")
@@ -362,13 +386,14 @@ def _links(content: JsonObject, by_confidence: bool) -> JsonObject:
     point = content["point"]
     if point is None or not by_confidence:
         return links
-    threshold = point["threshold"]
-    none = 2.0 if threshold is None else threshold
-    if threshold is not None:
-        links["kept"] = urlencode({"outcome": "answered", "confidence_min": repr(none)})
-        links["wrong"] = urlencode({"correct": "no", "confidence_min": repr(none)})
-        links["deferred"] = urlencode({"deferred_at": repr(none), "sort": "-confidence"})
-        links["wrong_deferred"] = urlencode({"deferred_at": repr(none), "correct": "no"})
+    if point["threshold"] is not None:
+        limit = repr(point["threshold"])
+        links["kept"] = urlencode({"outcome": "answered", "confidence_min": limit})
+        links["wrong"] = urlencode({"correct": "no", "confidence_min": limit})
+        links["deferred"] = urlencode({"deferred_at": limit, "sort": "-confidence"})
+        links["wrong_deferred"] = urlencode({"deferred_at": limit, "correct": "no"})
+    elif point["n_kept"]:
+        links["kept"], links["wrong"] = "outcome=answered", "correct=no"
     else:
         links["deferred"], links["wrong_deferred"] = "outcome=answered", "correct=no"
     return links

@@ -12,6 +12,7 @@ from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import answers_of
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
+from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.decisions.working_point import Question
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
@@ -26,7 +27,7 @@ _MOST_ANSWERS_PRICED = 4
 class Asked:
     """What the address asks for: the question, the score, the certificate and the costs."""
 
-    question: Question | None
+    question: Question
     confidence: str
     delta: float | None
     method: str
@@ -44,7 +45,7 @@ class Asked:
             raise InvalidValue("wrong and answer are two questions; ask one of them")
         rows = text_of(query, "rows_per_patient")
         return cls(
-            question=given[0] if given else None,
+            question=given[0] if given else Question("wrong", DEFAULT_RISK),
             confidence=text_of(query, "confidence"),
             delta=number_of(query, "delta"),
             method=choice_of(query, "method", METHODS) or METHODS[0],
@@ -134,13 +135,12 @@ def cost_fields(items: RunItems, asked: Asked) -> list[JsonObject]:
 def commands(path: Path, asked: Asked, items: RunItems) -> JsonObject:
     """Return the commands that give the figures of the page, from where krisis was started."""
     place = place_in_commands(path)
-    asks = asked.question is not None and asked.question.kind == "wrong"
-    risk = asked.question.share if asked.question is not None and asks else 0.05
+    risk = asked.question.share if asked.question.kind == "wrong" else DEFAULT_RISK
     parts = [f"krisis certify {place} --risk {risk!r}"]
     if asked.method == "crc":
         parts.append("--method crc")
     else:
-        parts.append(f"--delta {asked.delta or 0.1!r}")
+        parts.append(f"--delta {asked.delta or DEFAULT_DELTA!r}")
         parts += [f"--method {asked.method}"] if asked.method != METHODS[0] else []
     score = [f"--confidence {asked.confidence}"] if asked.confidence else []
     parts += score
@@ -149,8 +149,9 @@ def commands(path: Path, asked: Asked, items: RunItems) -> JsonObject:
         parts.append(f"--rows-per-patient {asked.rows_per_patient}")
     limit = asked.max_not_evaluated
     allowed = [] if limit is None else [f"--max-not-evaluated {limit!r}"]
+    bound = [] if risk == DEFAULT_RISK else [f"--risk {risk!r}"]
     return {
         "certify": " ".join([*parts, *allowed]),
-        "decide": " ".join([f"krisis decide {place}", *score, *allowed]),
-        "audit": " ".join([f"krisis audit {place}", *score]),
+        "decide": " ".join([f"krisis decide {place}", *bound, *score, *allowed]),
+        "audit": " ".join([f"krisis audit {place}", *bound, *score]),
     }

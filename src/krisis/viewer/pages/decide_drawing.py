@@ -17,7 +17,7 @@ def drawing(content: JsonObject) -> JsonObject | None:
     curve, point = content["curve"], content["point"]
     if not curve or point is None:
         return None
-    question = content["question"] or {"kind": "", "share": 0.0}
+    question = content["question"]
     target = question["share"] if question["kind"] == "wrong" else None
     step, top = _scale(content, target)
 

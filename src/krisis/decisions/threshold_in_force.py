@@ -1,0 +1,176 @@
+"""The one threshold of a run: the certified one, or none.
+
+The verdict, `decide`, `audit` and the viewer ask here. A threshold that merely has a low risk on
+the rows that chose it promises nothing of new patients, so it is never the threshold in force.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from krisis.decisions.certificate import Certificate
+from krisis.decisions.missing_rows import too_many_missing
+from krisis.decisions.run_sample import ScoreOptions, groups_of, sample_of
+from krisis.decisions.sample import (
+    Certified,
+    Method,
+    Sample,
+    check_bounds,
+    find_threshold,
+    ratio_interval,
+)
+from krisis.decisions.verify import refuse_other, score_options
+from krisis.errors import UserError
+from krisis.json_values import JsonObject
+from krisis.metrics.items import RunItems
+from krisis.metrics.table import BoolArray
+from krisis.statistics.intervals import Interval
+
+DEFAULT_RISK, DEFAULT_DELTA = 0.05, 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskBound:
+    """The risk that answered cases may have, and the chance of certifying it wrongly."""
+
+    risk: float = DEFAULT_RISK
+    delta: float = DEFAULT_DELTA
+
+    def __post_init__(self) -> None:
+        check_bounds(self.risk, self.delta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ThresholdInForce:
+    """The certified threshold and the rows that it answers; without one, the model's own answers.
+
+    ``threshold`` is None where none could be certified, or where a certificate has one per group.
+    Then ``lowest_risk`` is the lowest risk of any threshold that was tested, that of its
+    ``n_lowest`` most confident answers; NaN where none could be tested, with the ``reason``.
+    """
+
+    bound: RiskBound
+    answered: BoolArray
+    threshold: float | None = None
+    certified: bool = False
+    lowest_risk: float = math.nan
+    n_lowest: int = 0
+    no_size_helps: bool = False
+    reason: str = ""
+    search: Certified | None = None
+    sample: Sample | None = None
+
+    def coverage(self) -> Interval:
+        """Return the interval of the share of cases that are answered, valid for any number."""
+        assert self.sample is not None
+        return ratio_interval(self.sample, self.answered, np.ones(self.sample.n_rows, np.bool_))
+
+    @property
+    def n_left(self) -> int:
+        """Count the cases that are left for people."""
+        return int(np.count_nonzero(~self.answered))
+
+    def to_json(self) -> JsonObject:
+        """Return the figures, without the rows."""
+        return {
+            "risk": self.bound.risk,
+            "delta": self.bound.delta,
+            "certified": self.certified,
+            "threshold": self.threshold,
+            "n_answered": int(self.answered.sum()),
+            "n_left_for_people": self.n_left,
+            "lowest_risk": None if math.isnan(self.lowest_risk) else self.lowest_risk,
+            "n_lowest": self.n_lowest,
+            "no_size_helps": self.no_size_helps,
+            "reason": self.reason,
+        }
+
+
+def threshold_of_run(
+    run: RunItems,
+    bound: RiskBound | None = None,
+    *,
+    score: ScoreOptions | None = None,
+    certificate: Certificate | None = None,
+) -> ThresholdInForce:
+    """Return the threshold of a run: that of a certificate, else the one its rows certify.
+
+    A run that cannot be judged has no threshold, with the reason. A certificate of another model,
+    task or score is refused.
+    """
+    score = score or ScoreOptions()
+    if certificate is not None:
+        return _of_certificate(run, certificate, score)
+    bound = bound or RiskBound()
+    table = run.table
+    if too_many_missing(table.n_not_evaluated, table.n_rows, score.max_not_evaluated):
+        missing = f"{table.n_not_evaluated:,} of {table.n_rows:,} cases were not evaluated"
+        return ThresholdInForce(bound=bound, answered=run.predicted, reason=missing)
+    try:
+        score.refuse_seen(run, "voids the guarantee")
+        sample = sample_of(run, score)
+    except UserError as error:
+        reason = str(error).partition(";")[0]
+        return ThresholdInForce(bound=bound, answered=run.predicted, reason=reason)
+    return threshold_of_sample(sample, bound, own=run.predicted)
+
+
+def threshold_of_sample(
+    sample: Sample, bound: RiskBound, *, own: BoolArray, method: Method = "fixed-sequence"
+) -> ThresholdInForce:
+    """Certify a threshold on some rows; ``own`` are those that the model answered."""
+    found = find_threshold(sample, method, bound.risk, bound.delta)
+    if found.threshold is not None:
+        return ThresholdInForce(
+            bound=bound,
+            answered=sample.accepts(found.threshold),
+            threshold=found.threshold,
+            certified=True,
+            search=found,
+            sample=sample,
+        )
+    curve = found.tested.curve
+    tested = [test.candidate for test in found.search.tests]
+    best = min(tested, key=curve.risk) if tested else found.best(bound.risk)
+    if best is None:
+        none = "no answer has a confidence"
+        return ThresholdInForce(bound=bound, answered=own, reason=none, search=found)
+    accepted = sample.accepts(float(curve.threshold[best]))
+    helps_not = method != "crc" and found.no_size_helps(bound.risk, bound.delta)
+    return ThresholdInForce(
+        bound=bound,
+        answered=own,
+        lowest_risk=float(sample.loss[accepted].mean()),
+        n_lowest=int(accepted.sum()),
+        no_size_helps=helps_not,
+        reason="" if helps_not else "too few cases to tell",
+        search=found,
+    )
+
+
+def _of_certificate(
+    run: RunItems, certificate: Certificate, score: ScoreOptions
+) -> ThresholdInForce:
+    refuse_other(certificate, run, score.confidence, score.calibrator)
+    bound = RiskBound(risk=certificate.risk, delta=certificate.delta or DEFAULT_DELTA)
+    known = {part.group: part.threshold for part in certificate.parts}
+    if all(threshold is None for threshold in known.values()):
+        reason = "the certificate names no threshold"
+        return ThresholdInForce(bound=bound, answered=run.predicted, reason=reason)
+    sample = sample_of(run, score_options(certificate, score.calibrator))
+    groups = {"": np.ones(run.n_items, dtype=np.bool_)}
+    if certificate.by:
+        groups = groups_of(run, certificate.by)
+    answered = np.zeros(run.n_items, dtype=np.bool_)
+    for name, rows in groups.items():
+        answered |= rows & sample.accepts(known.get(name))
+    return ThresholdInForce(
+        bound=bound,
+        answered=answered,
+        threshold=certificate.threshold,
+        certified=True,
+        sample=sample,
+    )

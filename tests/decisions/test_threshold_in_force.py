@@ -1,0 +1,144 @@
+"""One threshold everywhere: the certified one, or none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
+
+import krisis
+from krisis.decisions.audit_groups import audit_groups
+from krisis.decisions.certify import CertifyOptions, certify_run
+from krisis.decisions.costs import CostTable
+from krisis.decisions.decide import DecideOptions, Decision, decide_run
+from krisis.decisions.decide_text import decide_facts
+from krisis.decisions.group_tests import GroupOptions
+from krisis.decisions.threshold_in_force import RiskBound, threshold_of_run
+from krisis.errors import InvalidValue
+from krisis.metrics.base import Rows
+from krisis.metrics.items import RunItems
+from krisis.pages.verdict import verdict_of
+from krisis.results.run_items import items_of_result, source_of
+
+BOUND = RiskBound(risk=0.3, delta=0.2)
+COSTS = CostTable(costs={(0, 1): 1.0, (1, 0): 5.0}, defer=0.5)
+
+
+@pytest.fixture(scope="module")
+def result() -> krisis.BenchmarkResult:
+    return result_of(
+        Rows((r for r in invented_rows(900, seed=4) if r.outcome != "not_evaluated"), ANSWERS), "m"
+    )
+
+
+@pytest.fixture(scope="module")
+def run(result: krisis.BenchmarkResult) -> RunItems:
+    return items_of_result(result, source_of(result))
+
+
+def test_every_verb_uses_the_threshold_of_certify(
+    run: RunItems, result: krisis.BenchmarkResult
+) -> None:
+    certificate = certify_run(run, CertifyOptions(risk=0.3, delta=0.2))
+    (part,) = certificate.parts
+    assert part.threshold is not None
+    found = threshold_of_run(run, BOUND)
+    assert (found.threshold, found.certified, int(found.answered.sum())) == (
+        part.threshold,
+        True,
+        part.n_accepted,
+    )
+    assert found.n_left == part.n_rows - part.n_accepted
+    audit = audit_groups(run, GroupOptions(bound=BOUND, n_draws=99))
+    assert audit.threshold == part.threshold
+    assert audit.overall["coverage"].value == part.coverage
+    assert audit.overall["risk"].value == part.risk
+    decision = decide_run(run, DecideOptions(costs=COSTS, bound=BOUND))
+    (certified,) = [one for one in decision.policies if one.kind == "certified"]
+    assert (certified.threshold, certified.n_answered) == (part.threshold, part.n_accepted)
+    kept = found.answered
+    by_hand = np.where(kept, COSTS.answer_costs(run), 0.5)
+    assert certified.cost == pytest.approx(1000 * by_hand.mean())
+    assert {one.policy for one in decision.savings} == {"certified threshold"}
+    line = verdict_of(result, BOUND).line("left_for_people")
+    assert line.figures[0].words.startswith(f"{found.n_left:,} of {part.n_rows:,}")
+    given = threshold_of_run(run, certificate=certificate)
+    assert (given.threshold, given.answered.tolist()) == (part.threshold, kept.tolist())
+    assert given.bound == BOUND
+
+
+def test_without_a_certified_threshold_the_lowest_risk_is_all_that_is_said(run: RunItems) -> None:
+    strict = RiskBound(risk=0.001)
+    found = threshold_of_run(run, strict)
+    assert (found.threshold, found.certified) == (None, False)
+    assert found.answered.tolist() == run.predicted.tolist()
+    ranked = np.sort(run.table.confidence[run.table.usable])[::-1]
+    top = run.table.usable & (run.table.confidence >= ranked[found.n_lowest - 1])
+    assert int(top.sum()) == found.n_lowest
+    assert found.lowest_risk == pytest.approx(1 - run.table.correct[top].mean())
+    decision = decide_run(run, DecideOptions(costs=COSTS, bound=strict))
+    assert "certified" not in {one.kind for one in decision.policies}
+    assert {one.policy for one in decision.savings} == {"best threshold, cross-fitted"}
+    facts = decide_facts(decision)["threshold"]
+    assert (facts["threshold"], facts["n_left_for_people"]) == (None, int((~run.predicted).sum()))
+    audit = audit_groups(run, GroupOptions(bound=strict, n_draws=99))
+    assert audit.threshold is None
+    assert audit.overall["coverage"].value == pytest.approx(run.predicted.mean())
+    assert audit.to_json()["in_force"]["lowest_risk"] == found.lowest_risk
+
+
+def test_a_threshold_that_is_asked_for_is_audited(run: RunItems) -> None:
+    audit = audit_groups(run, GroupOptions(threshold=0.9, bound=BOUND, n_draws=99))
+    assert (audit.threshold, audit.in_force) == (0.9, None)
+
+
+def test_a_certificate_by_group_answers_by_group(run: RunItems) -> None:
+    certificate = certify_run(run, CertifyOptions(risk=0.3, delta=0.2, by=["sex"]))
+    found = threshold_of_run(run, certificate=certificate)
+    assert found.threshold is None
+    assert found.certified
+    sex = np.array([str(row.metadata.get("sex")) for row in run.table.rows])
+    for part in certificate.parts:
+        rows = sex == part.group.removeprefix("sex_")
+        if part.group.startswith("unknown"):
+            continue
+        limit = np.inf if part.threshold is None else part.threshold
+        expected = rows & run.predicted & (np.nan_to_num(run.table.confidence, nan=-1) >= limit)
+        assert (found.answered & rows).tolist() == expected.tolist()
+
+
+def test_a_certificate_of_another_model_is_refused(run: RunItems) -> None:
+    certificate = certify_run(run, CertifyOptions(risk=0.3))
+    other = RunItems(run.table, replace(run.source, model="another"))
+    with pytest.raises(InvalidValue, match="of the model"):
+        threshold_of_run(other, certificate=certificate)
+
+
+def test_a_run_that_cannot_be_judged_has_a_reason(run: RunItems) -> None:
+    rows = Rows((replace(r, confidence=None) for r in invented_rows(60)), ANSWERS)
+    unsure = result_of(Rows((r for r in rows if r.outcome != "not_evaluated"), ANSWERS), "m")
+    found = threshold_of_run(items_of_result(unsure, source_of(unsure)))
+    assert not found.certified
+    assert found.reason
+    lossy = result_of(invented_rows(900, seed=4), "m")
+    assert (
+        "cases were not evaluated"
+        in threshold_of_run(items_of_result(lossy, source_of(lossy))).reason
+    )
+
+
+def test_a_certificate_can_be_given_by_its_file(
+    result: krisis.BenchmarkResult, tmp_path: Path
+) -> None:
+    path = write_run(tmp_path / "run", result)
+    certificate = krisis.certify(path, risk=0.3, delta=0.2)
+    file = tmp_path / "certificate.json"
+    file.write_text(json.dumps(certificate.to_json()), encoding="utf-8")
+    decided = krisis.decide(path, cost=COSTS, certificate=file)
+    assert isinstance(decided, Decision)
+    assert decided.in_force.threshold == certificate.threshold
+    assert krisis.audit(path, certificate=file).groups.threshold == certificate.threshold
