@@ -312,8 +312,8 @@ def _never(asked: Any) -> Any:
 def test_two_clicks_from_home_say_where_two_runs_differ(watched: Watched, site: Site) -> None:
     page = watched.page
     page.goto(site.address)
-    page.click("a[aria-label='Compare z-old with …']")
-    page.click(".offered-runs a[href*='run=a-new']")
+    page.check("input[value=z-old]")
+    page.click("tr[data-key=a-new] .with-it")
     eventually(page.locator(".headline").first).to_contain_text("Largest difference: stage 3")
     page.click("a:has-text('both replies beside each other')")
     page.select_option("select[name=surer]", "right")

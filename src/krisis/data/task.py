@@ -48,7 +48,8 @@ class FeatureDescription:
 
     ``text`` marks free text, which is quoted line by line; ``second_unit`` is shown in place of
     the unit by ``--perturb unit``; ``decimals`` is how many digits after the point a number
-    shows at least, since 1.0 is measured more finely than 1.
+    shows at least, since 1.0 is measured more finely than 1; ``usual`` is the usual range in words
+    such as "70 to 99", for people who read a case: no prompt shows it.
     """
 
     words: str
@@ -58,6 +59,7 @@ class FeatureDescription:
     text: bool = False
     second_unit: SecondUnit | None = None
     decimals: int | None = None
+    usual: str = ""
 
     def __post_init__(self) -> None:
         if self.second_unit is not None and (self.values or self.text or not self.unit):
@@ -80,6 +82,7 @@ class FeatureDescription:
             "values": values,
             "text": self.text,
             "decimals": self.decimals,
+            "usual": self.usual,
         }
         return {"words": self.words, **{name: value for name, value in stated.items() if value}}
 

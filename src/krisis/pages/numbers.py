@@ -160,6 +160,24 @@ def level(value: float) -> str:
     return f"{100 * value:g} %"
 
 
+def stored(value: object) -> str:
+    """Write a value as a case or a call holds it, short enough to be read.
+
+    >>> stored(78.9412), stored(0.95), stored(12345), stored(True), stored(None), stored(["a", "b"])
+    ('78.94', '0.95', '12,345', 'yes', '–', 'a, b')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        short = f"{value:.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+        return short.replace("-", MINUS) if "e" not in short else short
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def decimal(value: float, decimals: int) -> str:
     """Write a number with so many decimals, a true minus sign and none before a zero.
 

@@ -28,7 +28,8 @@ Part = TypeVar("Part")
 class Finding:
     """A feature in the words of a prompt: name, unit, meaning or usual range, words of codes.
 
-    ``text`` marks free text; ``decimals`` is how many digits after the point are shown at least.
+    ``text`` marks free text; ``decimals`` is how many digits after the point are shown at least;
+    ``usual`` is the usual range, for people who read a case.
     """
 
     words: str
@@ -37,6 +38,7 @@ class Finding:
     values: Mapping[int | str, str] = field(default_factory=dict)
     text: bool = False
     decimals: int | None = None
+    usual: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -388,6 +388,16 @@ class RunFile:
                 )
         return found
 
+    def baseline_answers(self, cases: Sequence[int]) -> dict[int, dict[str, Value]]:
+        """Return the answers of the baselines to some cases; who gave none is absent."""
+        chosen = json.dumps([int(case) for case in cases])
+        condition = f" WHERE case_position IN (SELECT value FROM json_each('{chosen}'))"
+        found: dict[int, dict[str, Value]] = {}
+        for _, who, case, prediction, abstained, _, _ in self._lines("baselines", condition):
+            if not abstained and prediction is not None and isinstance(case, int):
+                found.setdefault(case, {})[str(who)] = prediction
+        return found
+
     def ledger(self) -> list[Decision]:
         """Return the decisions that were taken on this run, oldest first."""
         found = []

@@ -13,6 +13,7 @@ from typing import Any
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
 from krisis.json_values import JsonMapping, dumps
+from krisis.pages import numbers
 from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
@@ -128,11 +129,18 @@ def _answer(scope: Any, page: Page, status: int = 200) -> Any:
 
     if wants_json(scope):
         return Response(dumps(page.content), status, media_type="application/json")
-    template = shared.environment("krisis.viewer").get_template(page.template)
+    template = _templates().get_template(page.template)
     text = template.render(
         **page.context, page=page, content=page.content, title=page.title, version=__version__
     )
     return HTMLResponse(text, status)
+
+
+@cache
+def _templates() -> Any:
+    found = shared.environment("krisis.viewer")
+    found.filters["number"] = numbers.stored
+    return found
 
 
 def _error(scope: Any, status: int, sentence: str, near: Sequence[str] = ()) -> Any:

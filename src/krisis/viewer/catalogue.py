@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from krisis.errors import InvalidFile, InvalidValue, KrisisError, UnknownName
+from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.table import Table
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.base import BenchmarkResult
+from krisis.results.error_kinds import error_kind
 from krisis.results.loading import place_in_commands, reproduce_command, scored_as_it_is
 from krisis.results.repeats import mark_agreement
 from krisis.runs.description import RunDescription
 from krisis.runs.load import result_of
 from krisis.runs.places import is_run_file, is_written
 from krisis.runs.read import CaseOf, Progress, RunFile, open_run, state_of
+from krisis.runs.schema import Value
 from krisis.viewer.entries import Entry, Look, found_in, objection, read_entry, shown
 from krisis.viewer.filters import ORDERS, RowFilter, RowFilters
 from krisis.viewer.index import Index
@@ -34,6 +39,8 @@ MOST_ROWS = 250_000
 # So many runs are remembered: what their columns hold, and their reports.
 _N_REMEMBERED = 32
 _MOST_REMEMBERED = 2000  # counts, charts and choices of one run
+
+CONFIDENT = 0.8  # from here on a wrong answer is called confident
 
 State = tuple[int, ...]
 Made = TypeVar("Made")
@@ -69,10 +76,18 @@ class ViewedRun:
         task = self.description.task
         return None if task is None else task.answers_to_score()
 
+    def words(self, answer: object, *, whole: bool = False) -> str:
+        """Name an answer: by its short name, or by its whole meaning."""
+        answers = self.answers or Answers()
+        return answers.meaning(answer) if whole else answers.name(answer)
+
     def _select(self, wanted: RowFilter, what: str, further: str = "", *values: int) -> list[int]:
+        errors = self.confident_errors().get(wanted.error, []) if wanted.error else None
         with self._open() as run, self._lock:
             text = self._catalogue.search
-            found = text.positions(run, self.state, wanted.text) if wanted.text else None
+            found = text.positions(run, self.state, wanted.text) if wanted.text else errors
+            if wanted.text and errors is not None:
+                found = sorted(set(found or ()) & set(errors))
             condition = self._filters.condition(run, wanted, found)
             sql = f"SELECT {what} {condition.sql} {further}"
             lines = run.select(sql, *condition.values, *values)
@@ -86,6 +101,35 @@ class ViewedRun:
         """Return the positions of the rows that pass a filter, in its order: one page, or all."""
         order = f"ORDER BY {ORDERS[wanted.sort]} LIMIT ? OFFSET ?"
         return self._select(wanted, "r.position", order, most, start)
+
+    def confident_errors(self) -> dict[str, list[int]]:
+        """Return the positions of confident wrong answers by what would have prevented them."""
+        return self.remembered("errors", self._sort_errors)
+
+    def _sort_errors(self) -> dict[str, list[int]]:
+        wrong = self.select(RowFilter(correct="no", confidence_min=CONFIDENT))
+        found: dict[str, list[int]] = {}
+        with self._open() as run:
+            lines = run.select(
+                "SELECT r.position, r.case_position, r.prediction, r.truth, "
+                "coalesce(r.metadata, c.metadata) FROM rows AS r LEFT JOIN cases AS c "
+                "ON c.position = r.case_position "
+                "WHERE r.position IN (SELECT value FROM json_each(?))",
+                json.dumps(wrong),
+            )
+            answered = run.baseline_answers([int(line[1]) for line in lines])  # type: ignore[arg-type]
+        for position, case, prediction, truth, metadata in lines:
+            row = EvaluationResult(prediction, truth, metadata=_object(metadata))  # type: ignore[arg-type]
+            kind = error_kind(row, answered.get(int(case), {}), self.answers)  # type: ignore[arg-type]
+            found.setdefault(kind, []).append(int(position))  # type: ignore[arg-type]
+        return found
+
+    def baselines_on(self, position: int) -> dict[str, Value]:
+        """Return what the baselines of the run answered to the case of a row."""
+        with self._open() as run:
+            (line,) = run.select("SELECT case_position FROM rows WHERE position = ?", position)
+            case = int(line[0])  # type: ignore[arg-type]
+            return run.baseline_answers([case]).get(case, {})
 
     def choices(self, column: str) -> list[str]:
         """Return what occurs under group, reason, failure, predicted or truth."""
@@ -194,6 +238,14 @@ class ViewedRun:
                 places = [position for position in places if position not in lost]
         self._places = places
         return scored_as_it_is(result)
+
+
+def _object(text: object) -> JsonObject:
+    """Return metadata as stored; of a damaged text nothing."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(str(text))
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 class Catalogue:

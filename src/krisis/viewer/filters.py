@@ -49,7 +49,8 @@ class RowFilter:
     """Which rows to show and in which order; an empty field asks for nothing.
 
     ``due`` is yes, no or stated: whether the case asked for deferral, of rows with a reply.
-    ``predicted`` asks for rows with that answer; ``record`` is the whole name of a record.
+    ``predicted`` asks for rows with that answer; ``record`` is the whole name of a record;
+    ``error`` is a kind of confident error (`krisis.results.error_kinds`).
     """
 
     outcome: str = ""
@@ -63,6 +64,7 @@ class RowFilter:
     group: str = ""
     record: str = ""
     text: str = ""
+    error: str = ""
     confidence_min: float | None = None
     confidence_max: float | None = None
     deferred_at: float | None = None
@@ -115,7 +117,7 @@ class RowFilters:
         )
 
     def condition(self, run: RunFile, wanted: RowFilter, found: Sequence[int] | None) -> Condition:
-        """Return a filter as SQL; ``found`` are the rows that contain its text."""
+        """Return a filter as SQL; ``found`` are the rows that have its text or kind of error."""
         parts: list[tuple[str, tuple[Value, ...]]] = [("r.position < ?", (self._n_plain,))]
         if self._damaged:
             parts.append((f"r.position NOT {_CHOSEN}", (json.dumps(self._damaged),)))

@@ -27,6 +27,7 @@ class Feature:
 
     ``codes`` maps the words of the file to numbers; without codes the column is a measurement,
     and a value outside ``low`` to ``high`` is not compatible with a living patient or its unit.
+    ``usual`` is the reference range that a reader of a case is shown.
     """
 
     words: str
@@ -37,6 +38,7 @@ class Feature:
     high: float = math.inf
     decimals: int = 0
     second_unit: SecondUnit | None = None
+    usual: str = ""
 
     @classmethod
     def stated(cls, entry: JsonObject) -> Feature:
@@ -56,6 +58,7 @@ class Feature:
             shown,
             second_unit=self.second_unit,
             decimals=self.decimals or None,
+            usual=self.usual,
         )
 
 

@@ -335,6 +335,7 @@ class Question:
                 text=spec.text,
                 second_unit=_second_unit(spec),
                 decimals=spec.decimals,
+                usual=spec.usual,
             )
         if self.compiled.question_column:
             found[QUESTION] = FeatureDescription("Question", text=True)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 
+from krisis.answers import AnswerSet
 from krisis.errors import InvalidValue, KrisisError
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import deferral_cell
 from krisis.outcomes import WORDS
+from krisis.pages.numbers import Estimate, share, stored
 from krisis.reporting.deferral import CELLS
 from krisis.reporting.report import reasons_of
-from krisis.reporting.wording import number, percent
 from krisis.results.account import Finding
 from krisis.results.base import TaskFacts
-from krisis.results.report_tables import answer_words, risk_sentence
+from krisis.results.error_kinds import answer_chances
+from krisis.results.loading import short_models
+from krisis.results.report_tables import risk_sentence
 from krisis.results.rows import row_to_dict
 from krisis.runs.read import CaseOf
 from krisis.viewer.catalogue import Catalogue, ViewedRun
@@ -29,7 +35,7 @@ ShownAgain = Callable[[TaskFacts, JsonMapping, str, bool], tuple[dict[str, str],
 # Metadata that the card says in words of its own.
 _IN_WORDS = (
     *("should_abstain", "abstain_reasons", "abstain_reason", "deferral_kind"),
-    *("label_depends_on_prior", "p_misclass", "sample_index"),
+    *("label_depends_on_prior", "p_misclass", "sample_index", "answer_probabilities"),
 )
 _SHORTEST_TOLD = 4  # letters or digits of a value that no text has by chance
 
@@ -54,6 +60,8 @@ def page(
         **_shown(run, row, _features(record), shown_again),
         "queue": _place(run, position, query),
         **_others(catalogue, run, row.record_id, position),
+        "baselines": _baselines(run, row, position),
+        "likely": _likely(run, row.metadata),
     }
     content["text"] = _as_text(content)
     limit = None if query.get("show") == "all" else SHOWN_CHARACTERS
@@ -70,17 +78,38 @@ def page(
 
 def _judged(run: ViewedRun, row: EvaluationResult) -> JsonObject:
     """Return the row, and in words what was answered, true and due."""
-    task, cell = run.description.task, deferral_cell(row)
+    cell = deferral_cell(row)
     return {
         "row": row_to_dict(row),
         "tone": tone_of(row, run.answers),
-        "answer": _answer(row, task),
-        "truth": answer_words(row.ground_truth, task, whole=True),
+        "answer": _answer(run, row),
+        "truth": run.words(row.ground_truth, whole=True),
+        "truth_short": run.words(row.ground_truth),
         "cell": cell,
         "cell_words": CELLS[cell][3] if cell else "",
         "reasons": reasons_of(row.metadata),
         "due": _due(row.metadata, run.description.suite_description),
     }
+
+
+def _baselines(run: ViewedRun, row: EvaluationResult, position: int) -> list[JsonObject]:
+    """Return what the baselines of the run answered to the case."""
+    answers = run.answers or AnswerSet()
+    return [
+        {
+            "name": name,
+            "answer": run.words(answer),
+            "tone": "correct" if answers.same(answer, row.ground_truth) else "wrong",
+        }
+        for name, answer in run.baselines_on(position).items()
+    ]
+
+
+def _likely(run: ViewedRun, metadata: JsonMapping) -> str:
+    """Say how likely each answer is given the findings, where the suite knows it."""
+    chances = sorted(answer_chances(metadata).items(), key=lambda pair: -pair[1])
+    said = ", ".join(f"{run.words(answer)} {share(Estimate(p))}" for answer, p in chances if p)
+    return f"Given these findings: {said}." if said else ""
 
 
 def _place(run: ViewedRun, position: int, query: Mapping[str, str]) -> JsonObject:
@@ -105,13 +134,13 @@ def _features(record: CaseOf | None) -> JsonObject | None:
     return record.features | ({"context": record.context} if record.context else {})
 
 
-def _answer(row: EvaluationResult, task: TaskFacts | None) -> str:
+def _answer(run: ViewedRun, row: EvaluationResult) -> str:
     if row.outcome == "no_answer" and row.prediction is not None:
         return f"no answer ({row.prediction})"
     if row.outcome != "answered":
         return WORDS[row.outcome]
     none = "none of the allowed answers"
-    return none if row.prediction is None else answer_words(row.prediction, task, whole=True)
+    return none if row.prediction is None else run.words(row.prediction, whole=True)
 
 
 def _due(metadata: JsonMapping, description: JsonMapping) -> str:
@@ -127,7 +156,7 @@ def _due(metadata: JsonMapping, description: JsonMapping) -> str:
     parts = [f"{said}: {reasons}." if reasons else f"{said}; no reason is stated."]
     chance = metadata.get("p_misclass")
     if isinstance(chance, int | float) and not isinstance(chance, bool):
-        parts.append(f"The chance that the best answer is wrong is {percent(chance)}.")
+        parts.append(f"The chance that the best answer is wrong is {share(Estimate(chance))}.")
     if metadata.get("label_depends_on_prior"):
         parts.append("Whether it is due depends on the prevalence that is assumed.")
     return " ".join([*parts, risk_sentence(description)]).strip()
@@ -145,12 +174,15 @@ def _shown(
     sent = ""
     if features is not None:
         task = run.description.task or TaskFacts("")
-        words = {name: number(value) for name, value in features.items()}
+        words = {name: stored(value) for name, value in features.items()}
         if shown_again is not None:
             told, sent = shown_again(task, features, template, batch)
             words |= told
         names = sorted(words, key=[*task.features, *words].index)  # as prompts have them
-        findings = [_finding(name, words[name], task.features.get(name)) for name in names]
+        findings = [
+            _finding(name, words[name], features.get(name), task.features.get(name))
+            for name in names
+        ]
     hidden, hidden_words = _kept(row.metadata, features, sent)
     return {
         "features": features,
@@ -191,16 +223,43 @@ def _sent_words(has_features: bool, sent: str, template: str, *, batch: bool) ->
     )
 
 
-def _finding(name: str, value: str, known: Finding | None) -> JsonObject:
-    words = known.words if known is not None else name
-    is_text = "\n" in value.strip() or bool(known and known.text)
+def _finding(name: str, value: str, raw: JsonValue, known: Finding | None) -> JsonObject:
+    known = known or Finding(name)
+    is_text = "\n" in value.strip() or known.text
+    usual = f"usual {known.usual}" if known.usual and known.usual not in known.meaning else ""
     return {
         "name": name,
-        "words": words or name,
-        "value": value.replace("\n  | ", "\n").strip() if known and known.text else value,
-        "meaning": known.meaning if known is not None else "",
+        "words": known.words or name,
+        "value": value.replace("\n  | ", "\n").strip() if known.text else value,
+        "meaning": "; ".join(part for part in (usual, known.meaning) if part),
+        "outside": outside_range(raw, known.usual or known.meaning.removeprefix("usual ")),
         "text": is_text,
     }
+
+
+_RANGE = re.compile(r"\s*([\d.]+)\s*(?:to|-|–)\s*([\d.]+)")
+_BOUND = re.compile(r"\s*(below|under|less than|<|above|over|more than|>|at least|≥)\s*([\d.]+)")
+_FROM_ABOVE = ("below", "under", "less than", "<")
+
+
+def outside_range(value: JsonValue, usual: str) -> str:
+    """Say whether a value is below or above its usual range, which is given in words.
+
+    >>> outside_range(60, "70 to 99 fasting"), outside_range(5.7, "below 5.7"), outside_range(3, "")
+    ('below', 'above', '')
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    with suppress(ValueError):  # "1.2.3" is no number
+        if found := _RANGE.match(usual):
+            low, high = float(found[1]), float(found[2])
+            return "below" if value < low else "above" if value > high else ""
+        if found := _BOUND.match(usual):
+            limit = float(found[2])
+            if found[1] in _FROM_ABOVE:
+                return "above" if value >= limit else ""
+            return "below" if value < limit else ""
+    return ""
 
 
 def _kept(metadata: JsonMapping, features: JsonMapping | None, sent: str) -> tuple[JsonObject, str]:
@@ -259,6 +318,10 @@ def _others(catalogue: Catalogue, run: ViewedRun, record_id: str, position: int)
             for line in found
             if (name, line["position"]) != (run.name, position)
         ]
+    models = short_models([one["model"] for one in others])
+    repeated = Counter(models)
+    for one, model in zip(others, models, strict=True):
+        one["name"] = model if repeated[model] == 1 else f"{model} ({one['run']})"
     return {"others": others}
 
 
@@ -278,7 +341,7 @@ def _as_text(content: JsonObject) -> str:
         f"{row['record_id'] or content['position']} in {content['name']}",
         f"Answer: {content['answer']}",
         f"Truth: {content['truth']}",
-        f"Confidence: {number(row['confidence'])}",
+        f"Confidence: {stored(row['confidence'])}",
         content["due"],
         *([f"Error: {row['error']}"] if row["error"] else []),
         *(["", "Findings:"] if content["findings"] else []),
@@ -287,7 +350,7 @@ def _as_text(content: JsonObject) -> str:
         *(["", "Other answers:"] if content["others"] else []),
         *(
             f"- {one['model']} ({one['run']}): {one['answer']}, {one['tone']}, "
-            f"confidence {number(one['confidence'])}"
+            f"confidence {stored(one['confidence'])}"
             for one in content["others"]
         ),
         *(["", f"Signals: {dumps(row['signals'], indent=None)}"] if row["signals"] else []),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from urllib.parse import urlencode
 
@@ -14,21 +14,23 @@ from krisis.outcomes import OUTCOMES
 from krisis.reporting.costliest import shortened
 from krisis.reporting.deferral import CELLS
 from krisis.reporting.report import reasons_of
-from krisis.results.base import TaskFacts
+from krisis.results.error_kinds import ERROR_KINDS
 from krisis.results.export import csv_lines
-from krisis.results.report_tables import answer_words
-from krisis.viewer.catalogue import Catalogue, ViewedRun
+from krisis.viewer.catalogue import CONFIDENT, Catalogue, ViewedRun
 from krisis.viewer.filters import ORDERS, SCORED, RowFilter
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 500
 MOST_CHOICES = 200
-CONFIDENT = 0.8
 _REPLY_CHARACTERS = 160
 # The questions that are asked first, each one click away from the report and from the list.
 PRESETS = {
     "confidently wrong": RowFilter(correct="no", confidence_min=CONFIDENT, sort="-confidence"),
+    **{
+        f"confidently wrong: {words}": RowFilter(error=kind, sort="-confidence")
+        for kind, words in ERROR_KINDS.items()
+    },
     CELLS["answer_when_should_defer"][3]: RowFilter(
         cell="answer_when_should_defer", sort="-confidence"
     ),
@@ -56,7 +58,7 @@ class Queue:
     def of(cls, run: ViewedRun, query: Mapping[str, str]) -> Queue:
         """Return the queue that an address names."""
         wanted = parse_filter(query)
-        return cls(wanted, query_of(wanted), filter_words(wanted, run.description.task))
+        return cls(wanted, query_of(wanted), filter_words(wanted, run.words))
 
 
 def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
@@ -96,15 +98,12 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
 
 def _choices(run: ViewedRun) -> dict[str, list[tuple[str, str]]]:
     """Return what can be chosen under each heading that has values, with its words."""
-    task = run.description.task
     found: dict[str, list[tuple[str, str]]] = {}
     for column in ("group", "reason", "failure", "predicted", "truth"):
         values = run.choices(column)[:MOST_CHOICES]
         labels = column in ("predicted", "truth")
         if values:
-            found[column] = [
-                (v, answer_words(v, task) if labels else v.replace("_", " ")) for v in values
-            ]
+            found[column] = [(v, run.words(v) if labels else v.replace("_", " ")) for v in values]
     return found
 
 
@@ -114,6 +113,7 @@ def parse_filter(query: Mapping[str, str]) -> RowFilter:
         outcome=choice_of(query, "outcome", (*OUTCOMES, SCORED)),
         correct=choice_of(query, "correct", ("yes", "no")),
         cell=choice_of(query, "cell", tuple(CELLS)),
+        error=choice_of(query, "error", tuple(ERROR_KINDS)),
         due=choice_of(query, "due", tuple(_DUE)),
         **{name: text_of(query, name) for name in ("reason", "failure", "predicted", "truth")},
         **{name: text_of(query, name) for name in ("group", "record", "text")},
@@ -134,10 +134,10 @@ def query_of(wanted: RowFilter) -> str:
     return urlencode({n: v for n, v in asked.items() if v not in ("", None) and v != "position"})
 
 
-def filter_words(wanted: RowFilter, task: TaskFacts | None) -> str:
+def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:
     """Name a queue: by its preset, else by everything that it asks for.
 
-    >>> filter_words(RowFilter(correct="no", group="sex: female"), None)
+    >>> filter_words(RowFilter(correct="no", group="sex: female"))
     'wrong · sex: female'
     """
     for words, preset in PRESETS.items():
@@ -148,11 +148,12 @@ def filter_words(wanted: RowFilter, task: TaskFacts | None) -> str:
         wanted.outcome.replace("_", " "),
         {"yes": "right", "no": "wrong"}.get(wanted.correct, ""),
         CELLS[wanted.cell][3] if wanted.cell else "",
+        f"confidently wrong: {ERROR_KINDS[wanted.error]}" if wanted.error else "",  # type: ignore[index]
         _DUE.get(wanted.due, ""),
         f"because of {wanted.reason.replace('_', ' ')}" if wanted.reason else "",
         f"no answer: {wanted.failure}" if wanted.failure else "",
-        f"answer {answer_words(wanted.predicted, task)}" if wanted.predicted else "",
-        f"truth {answer_words(wanted.truth, task)}" if wanted.truth else "",
+        f"answer {name(wanted.predicted)}" if wanted.predicted else "",
+        f"truth {name(wanted.truth)}" if wanted.truth else "",
         wanted.group,
         f"record {wanted.record}" if wanted.record else "",
         f"confidence {low or 0:.4g} to {1 if high is None else high:.4g}"
@@ -178,7 +179,6 @@ def csv_of(catalogue: Catalogue, parts: JsonMapping, query: Mapping[str, str]) -
 
 def case_lines(run: ViewedRun, positions: Sequence[int]) -> list[JsonObject]:
     """Return rows as lines of a table."""
-    task = run.description.task
     return [
         {
             "position": position,
@@ -187,8 +187,8 @@ def case_lines(run: ViewedRun, positions: Sequence[int]) -> list[JsonObject]:
             "tone": tone_of(row, run.answers),
             "prediction": row.prediction,
             "ground_truth": row.ground_truth,
-            "answer": "–" if row.prediction is None else answer_words(row.prediction, task),
-            "truth": answer_words(row.ground_truth, task),
+            "answer": "–" if row.prediction is None else run.words(row.prediction),
+            "truth": run.words(row.ground_truth),
             "confidence": row.confidence,
             "cell": deferral_cell(row),
             "reasons": reasons_of(row.metadata),

@@ -84,15 +84,13 @@ class MatchedPair:
         )
         self._rows = [run.result.rows.taken(matched.positions[run.name]) for run in self.runs]
         self.positions = [np.array(run.places)[matched.positions[run.name]] for run in self.runs]
-        self.task = left.result.provenance.task_facts
 
     @cached_property
     def groups(self) -> dict[str, BoolArray]:
         """Return the rows of every group by its whole name."""
-        words = self.task.words if self.task else str
         return {
             f"{heading}: {group}": rows
-            for heading, parts in groups_of(*self.tables, words).items()
+            for heading, parts in groups_of(*self.tables, self.runs[0].words).items()
             for group, rows in parts.items()
         }
 
@@ -146,9 +144,7 @@ class MatchedPair:
         }
 
     def _words(self, answer: object) -> str:
-        if answer is None:
-            return "none of the allowed answers"
-        return self.task.words(answer) if self.task else str(answer)
+        return "none of the allowed answers" if answer is None else self.runs[0].words(answer)
 
 
 _matching = threading.Lock()
