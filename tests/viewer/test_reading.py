@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from krisis.errors import InvalidValue, RunConflict, UserError
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import RunConfig
 from krisis.reading import ReadingDesk
+from krisis.runs.read import open_run
+from krisis.runs.write import RunWriter
 from krisis.viewer.reading import create_reading_app
 from krisis.viewer.security import FORM, LONGEST_FORM
 
@@ -105,6 +107,25 @@ def test_a_reader_pauses_goes_on_and_reads_more_later_in_one_run(tmp_path: Path)
         desk.close()
     assert list(tmp_path.glob("*.krisis")) == [path]
     assert len(krisis.load(path).rows) == 8
+
+
+def test_an_answer_is_on_disk_before_the_next_case_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = RunWriter._commit
+
+    def slow(self: RunWriter, pending: Any) -> None:
+        time.sleep(0.3)
+        commit(self, pending)
+
+    desk = ReadingDesk(suite(), "A", out=tmp_path, limit=3)
+    shown = desk.show()
+    assert shown is not None
+    monkeypatch.setattr(RunWriter, "_commit", slow)
+    desk.answer(shown.position, 1, answer="1", confidence=0.9)
+    with open_run(desk.first.path) as run:
+        assert run.n_rows == 1
+    desk.close()
 
 
 def test_two_readers_are_compared_on_their_common_cases_and_scored_like_models(
@@ -246,11 +267,13 @@ class Visitor:
         self.cookie = headers["set-cookie"].partition(";")[0]
 
 
+def served(desk: ReadingDesk) -> AbstractContextManager[Visitor]:
+    return serving(create_reading_app(desk, token=TOKEN))
+
+
 @contextmanager
-def served(desk: ReadingDesk) -> Iterator[Visitor]:
-    configuration = uvicorn.Config(
-        create_reading_app(desk, token=TOKEN), port=0, log_level="error", lifespan="off"
-    )
+def serving(site: Any) -> Iterator[Visitor]:
+    configuration = uvicorn.Config(site, port=0, log_level="error", lifespan="off")
     server = uvicorn.Server(configuration)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

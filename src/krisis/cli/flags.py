@@ -180,7 +180,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--title": ("TEXT", "A title of your own."),
     "--to": (
         "FORMAT",
-        "csv, jsonl, parquet, inspect, run-file, krisis (a copy) or not-taken (rows left out).",
+        "csv, jsonl, parquet, inspect, run-file, krisis (a copy), not-taken or left-for-people.",
     ),
     "--token": (
         "",

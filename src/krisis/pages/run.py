@@ -13,10 +13,10 @@ from krisis.metrics.explanations import explained, method_lines, methods_of
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
 from krisis.pages.document import Cell, Column, Content, Document, Facts, Section, Sentences, Table
 from krisis.pages.numbers import Estimate, count
-from krisis.pages.verdict import group_shares, one_kind, verdict_of
+from krisis.pages.verdict import group_shares, verdict_of
 from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
 from krisis.results.attrition import Attrition
-from krisis.results.base import BenchmarkResult
+from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.report_tables import (
     DISEASE_KEYS,
     answer_words,

@@ -34,6 +34,7 @@ from krisis.decisions.group_findings import GroupAudit, group_lines
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.monitor import Monitoring, monitor_runs
+from krisis.decisions.reviewed import ReviewedLabels, reviewed_labels
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
 from krisis.decisions.stability import Stability, stability_of_saved
@@ -49,6 +50,7 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result, scored_from_rows, with_rows
 from krisis.results.run_items import items_of
 from krisis.runs.ledger import CERTIFICATE, CHECK, certificate_sentence, note_decision
+from krisis.runs.places import is_run_file
 from krisis.statistics.bootstrap import BootstrapOptions, Progress
 from krisis.statistics.intervals import REPLICATE_METHODS
 
@@ -382,14 +384,16 @@ class Audit:
     agreement: LabelAgreement | None = None
     disputed: DisputedLabels | None = None
     stability: Stability | None = None
+    reviewed: ReviewedLabels | None = None
 
     def to_json(self) -> JsonObject:
-        """Return the findings under groups, agreement, disputed and stability."""
+        """Return the findings under groups, agreement, disputed, stability and reviewed."""
         parts = {
             "groups": self.groups,
             "agreement": self.agreement,
             "disputed": self.disputed,
             "stability": self.stability,
+            "reviewed": self.reviewed,
         }
         found = {name: part.to_json() for name, part in parts.items() if part is not None}
         return {"kind": "krisis.audit", "schema_version": 1, **found}
@@ -399,7 +403,8 @@ class Audit:
         lines = group_lines(self.groups)
         lines += ["", *agreement_lines(self.agreement)] if self.agreement else []
         lines += ["", *disputed_lines(self.disputed)] if self.disputed else []
-        return lines + (["", *stability_lines(self.stability)] if self.stability else [])
+        lines += ["", *stability_lines(self.stability)] if self.stability else []
+        return lines + (["", *self.reviewed.lines()] if self.reviewed else [])
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -467,7 +472,16 @@ def audit(
         label_agreement(items, _listed(agreement), seed=seed) if agreement else None,
         disputed_labels([items, *others], score) if others else None,
         stability_of_saved(run, against, seed=seed),
+        _reviewed(run),
     )
+
+
+def _reviewed(run: AnyRun) -> ReviewedLabels | None:
+    """Return what reviewers noted next to a run file; other forms of a run have no such notes."""
+    path = _run_file(run)
+    if path is None or not is_run_file(path):
+        return None
+    return reviewed_labels(run if isinstance(run, BenchmarkResult) else load_result(path), path)
 
 
 def _listed(names: str | Sequence[str]) -> list[str]:
