@@ -1,7 +1,8 @@
 """How often the intervals of Decision Cost and Decision Skill hold the true value.
 
-The population are patients of the embedded kidney cohort with their exact probabilities; each study
-draws patients and, where the loss is not expected, their labels. Run
+The population are patients of the embedded cohorts of `ckd` and `phq8` with their exact
+probabilities; each study draws patients with all their rows and, where the loss is not expected,
+the labels. Run
 `python -m benchmarks.decision_coverage [--runs 1000]`; a thousand runs take about twenty minutes.
 """
 
@@ -10,13 +11,15 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from krisis.data.base import SuiteConfig
 from krisis.data.ckd.suite import CKDSuite
+from krisis.data.phq8.suite import PHQ8Suite
+from krisis.data.phq8.task import TASK as PHQ8
 from krisis.metrics import (
     BootstrapOptions,
     DecisionCost,
@@ -49,73 +52,103 @@ class Cell:
     width: float
 
 
-def population(task: str, n_patients: int) -> Array:
-    """Return the probability of each answer for patients of the cohort."""
-    records = CKDSuite(SuiteConfig(task=task, n_synthetic=n_patients)).load()
-    return np.array([list(one.metadata["answer_probabilities"].values()) for one in records])
+@dataclass(frozen=True)
+class Population:
+    """The probability of each answer of every case, the cases of each patient, what errors cost."""
+
+    chances: Array
+    cases_of: list[list[int]]
+    answers: Answers
+
+    @property
+    def losses(self) -> Array:
+        """Return what is expected of every answer to every case."""
+        return self.chances @ self.answers.loss_matrix(self.answers.keys)
 
 
-def readers(chances: Array) -> dict[str, Decided]:
+def population(task: str, n_patients: int) -> Population:
+    """Return the patients of a cohort: of `ckd` by the name of a task, or `phq8`."""
+    config = SuiteConfig(n_synthetic=n_patients)
+    if task == "phq8":
+        records = PHQ8Suite(config, split="all", cohort="clinic").load()
+    else:
+        records = CKDSuite(replace(config, task=task)).load()
+    chances = np.array([list(one.metadata["answer_probabilities"].values()) for one in records])
+    chances /= chances.sum(axis=1, keepdims=True)
+    cases_of: dict[str, list[int]] = {}
+    for number, record in enumerate(records):
+        cases_of.setdefault(record.cluster_id or record.record_id, []).append(number)
+    losses = PHQ8.losses if task == "phq8" else {}
+    answers = Answers(tuple(range(chances.shape[1])), price=PRICE, losses=losses)
+    return Population(chances, list(cases_of.values()), answers)
+
+
+def readers(people: Population) -> dict[str, Decided]:
     """Return decisions: ideal, with small and large errors of judgement, and never deferring."""
-    found = {"ideal": _decided(chances)}
+    found = {"ideal": _decided(people)}
     for name, noise in (("fine", 0.3), ("noisy", 1.0)):
-        drawn = np.random.default_rng(7).normal(0.0, noise, chances.shape)
-        judged = np.clip(chances, 1e-6, 1.0) * np.exp(drawn)
+        drawn = np.random.default_rng(7).normal(0.0, noise, people.chances.shape)
+        # Nobody is sure: a reader who errs gives even a certain answer some doubt.
+        judged = np.clip(people.chances, 0.02 * noise, 1.0) * np.exp(drawn)
         judged /= judged.sum(axis=1, keepdims=True)
-        found[name] = _decided(judged)
-    found["never defers"] = judged.argmax(axis=1)
+        found[name] = _decided(replace(people, chances=judged))
+    found["never defers"] = replace(people, chances=judged).losses.argmin(axis=1)
     return found
 
 
-def _decided(chances: Array) -> Decided:
-    return np.where(1.0 - chances.max(axis=1) >= PRICE, DEFER, chances.argmax(axis=1))
+def _decided(people: Population) -> Decided:
+    losses = people.losses
+    return np.where(losses.min(axis=1) >= PRICE, DEFER, losses.argmin(axis=1))
 
 
-def truths(chances: Array, decided: Decided, *, expected: bool) -> dict[str, float]:
+def truths(people: Population, decided: Decided, *, expected: bool) -> dict[str, float]:
     """Return cost and skill of the whole population; without expected losses the ideal is 0."""
-    loss = 1.0 - chances
+    loss = people.losses
     cost = np.where(decided == DEFER, PRICE, loss[np.arange(decided.size), decided]).mean()
     ideal = np.minimum(loss.min(axis=1), PRICE).mean() if expected else 0.0
     constant = min(PRICE, loss.mean(axis=0).min())
     return {"decision_cost": cost, "decision_skill": 1 - (cost - ideal) / (constant - ideal)}
 
 
-def study(chances: Array, decided: Decided, drawn: Decided, *, expected: bool, seed: int) -> Rows:
+def study(
+    people: Population, decided: Decided, drawn: Decided, *, expected: bool, seed: int
+) -> Rows:
     """Return the rows of one study of the drawn patients."""
-    n_answers = chances.shape[1]
+    n_answers = people.chances.shape[1]
     generator = np.random.default_rng(seed)
     rows = []
     for number, patient in enumerate(drawn.tolist()):
-        p = chances[patient] / chances[patient].sum()
-        answer = int(decided[patient])
-        known = {str(a): float(x) for a, x in enumerate(p)}
-        rows.append(
-            EvaluationResult(
-                None if answer == DEFER else answer,
-                int(generator.choice(n_answers, p=p)),
-                answer == DEFER,
-                metadata={"answer_probabilities": known} if expected else {},
-                record_id=f"patient {number}",
+        for case in people.cases_of[patient]:
+            p, answer = people.chances[case], int(decided[case])
+            known = {str(a): float(x) for a, x in enumerate(p)}
+            rows.append(
+                EvaluationResult(
+                    None if answer == DEFER else answer,
+                    int(generator.choice(n_answers, p=p)),
+                    answer == DEFER,
+                    metadata={"answer_probabilities": known} if expected else {},
+                    record_id=f"patient {number}, case {case}",
+                    cluster_id=f"patient {number}",
+                )
             )
-        )
-    return Rows(rows, Answers(tuple(range(n_answers)), price=PRICE))
+    return Rows(rows, people.answers)
 
 
 def simulated(
     task: str, *, sizes: tuple[int, ...] = (50, 200), runs: int = 300, n_patients: int = 3000
 ) -> Iterator[Cell]:
     """Yield what studies of every size and reader show, with and without expected losses."""
-    chances = population(task, n_patients)
+    people = population(task, n_patients)
     options = BootstrapOptions(n_resamples=1000)
-    for reader, decided in readers(chances).items():
+    for reader, decided in readers(people).items():
         for n in sizes:
             for expected in (True, False):
-                true = truths(chances, decided, expected=expected)
+                true = truths(people, decided, expected=expected)
                 generator = np.random.default_rng(n)
                 found: dict[str, list[tuple[float, float, float]]] = {key: [] for key in true}
                 for seed in range(runs):
-                    drawn = generator.integers(0, decided.size, n)
-                    rows = study(chances, decided, drawn, expected=expected, seed=seed)
+                    drawn = generator.integers(0, len(people.cases_of), n)
+                    rows = study(people, decided, drawn, expected=expected, seed=seed)
                     metrics = DecisionCost(), DecisionSkill()
                     for score in score_all(metrics, rows, intervals=options).values():
                         if score.interval is not None and not math.isnan(score.value):

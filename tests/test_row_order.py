@@ -21,8 +21,8 @@ from krisis.confidence.evaluation import SelectiveOptions, evaluate
 from krisis.confidence.variants import scores_of
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.columns import RowColumns
 from krisis.metrics.items import RunItems, Source
-from krisis.metrics.row_order import patient_order
 from krisis.metrics.table import Table
 from krisis.viewer.app import create_app
 
@@ -140,7 +140,7 @@ def test_rows_are_ordered_by_patient_then_record_then_asking_as_text() -> None:
         row("r1", "p9"),
         row("", ""),
     ]
-    assert patient_order(rows) == [5, 1, 0, 4, 3, 2]
+    assert RowColumns(rows).order(np.arange(6)).tolist() == [5, 1, 0, 4, 3, 2]
     assert [one.record_id for one in Table(rows).rows] == ["", "r10", "r2", "r1", "r1", "r1"]
     assert Table(rows).patient_names == ["", "p10", "p9"]
 

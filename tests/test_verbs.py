@@ -89,7 +89,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = written(folder / "rows.csv", table())
     imported = write_run(read_file(path, "csv", ImportOptions(**options)), folder / "imported")
     held["imported CSV"] = imported.provenance.run_file
-    command("export", held["imported CSV"], "--to", "parquet", "-o", "rows.parquet", cwd=folder)
+    export = ("export", held["imported CSV"], "--to", "parquet", "-o", "rows.parquet")
+    command(*export, "--with-ids", cwd=folder)
     held["Parquet"] = folder / "rows.parquet"
     held["saved result"] = held["memory"].save(folder / "result.json")
     return held

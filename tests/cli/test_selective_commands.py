@@ -167,9 +167,7 @@ def test_legacy_draws_reproduce_plain_percentiles(run):
     np.testing.assert_allclose(variant["bootstrap"]["ci95"]["cmax"], expected, atol=1e-15)
 
 
-@pytest.mark.parametrize(
-    "method", ["percentile", "expanded_percentile", "basic", "bca", "jackknife_t"]
-)
+@pytest.mark.parametrize("method", ["percentile", "expanded_percentile"])
 def test_every_method_gives_an_interval_around_the_area(run, method):
     compared = ["--mode", "zero_shot", "--mode", "few_shot", "--interval-method", method]
     artifact = evaluated(run, *compared)
@@ -803,7 +801,9 @@ def test_no_resamples_give_points_without_intervals(run):
     assert llm["bootstrap"]["reasons"]["aurc_full"] == "no_resamples_wanted"
 
 
-@pytest.mark.parametrize("method", [[], ["--interval-method", "bca"], ["--rng", "legacy"]])
+@pytest.mark.parametrize(
+    "method", [[], ["--interval-method", "expanded_percentile"], ["--rng", "legacy"]]
+)
 def test_no_resamples_give_differences_without_intervals(run, method):
     pair = ["--mode", "zero_shot", run, "--mode", "few_shot"]
     options = ["--bootstrap-resamples", "0", *method]

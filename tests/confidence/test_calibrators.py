@@ -247,7 +247,7 @@ def _spoil(path, value):
 @pytest.mark.parametrize(
     "change",
     [
-        _spoil(["schema_version"], "2"),
+        _spoil(["schema_version"], "1"),
         _spoil(["kind"], "something"),
         _spoil(["method"], "isotonic"),
         _spoil(["features"], ["verbalized_confidence"]),

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.confidence.calibrators import fit_calibrator
 from krisis.data.patient_record import PatientRecord, Records
-from krisis.decisions.certificate import certificate_from, certificate_lines
+from krisis.decisions.certificate import certificate_from
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import costs_from
 from krisis.decisions.plan import Patients, certificate_power, certificate_size
@@ -30,13 +30,13 @@ from krisis.decisions.threshold_search import chain_starts, chains_of, crc, fixe
 from krisis.decisions.verify import (
     Promise,
     same_scores_p,
-    verification_lines,
     verify_run,
 )
 from krisis.errors import InvalidFile, InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems
+from krisis.pages.certify import promise
 from krisis.reporting.certificate import certificate_facts, certificate_section
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import read_items
@@ -280,8 +280,9 @@ def test_a_certificate_says_what_it_promises_and_is_read_back(tmp_path: Path) ->
     assert part.loss_sum == sum(r.prediction for r in accepted)  # type: ignore[misc]
     assert part.coverage_low < part.coverage < part.coverage_high
     assert certificate.identity.model == "openai/some-model"
-    assert certificate.promise in certificate_lines(certificate)
-    assert all(one in "\n".join(certificate_lines(certificate)) for one in certificate.assumptions)
+    words = certificate.document().sentences()
+    assert promise(certificate) in words
+    assert set(certificate.assumptions) <= set(words)
     stored = json.loads(dumps(certificate.to_json()))
     assert certificate_from(stored, place="c.json") == certificate
     again = certify_run(run, CertifyOptions(risk=0.15))
@@ -483,9 +484,10 @@ def test_crc_is_verified_on_the_means_of_patients() -> None:
 def test_a_group_without_new_rows_is_told(tmp_path: Path) -> None:
     certificate = certify_run(items(tmp_path), CertifyOptions(risk=0.2, by=["sex"]))
     new = items(tmp_path, name="new", metadata={"sex": "f"})
-    assert "sex_m: cannot tell: the run has no row of this group" in verification_lines(
-        verify_run(certificate, new)
-    )
+    verdict = verify_run(certificate, new).document().verdict
+    assert verdict is not None
+    assert verdict.line("sex_m").answer == "cannot tell"
+    assert verdict.line("sex_m").reason == "the run has no case of this group"
 
 
 @pytest.mark.parametrize("kind", ["sizes", "losses"])
@@ -560,9 +562,11 @@ def test_a_report_shows_the_certificate_on_the_curve(tmp_path: Path) -> None:
     assert [p["threshold"] for p in facts["curve"] if p["certified"]] == [certificate.threshold]
     fresh = items(tmp_path, name="new")
     section = certificate_section(certificate, fresh)
-    verdict = verify_run(certificate, fresh).verdict
-    assert section.tables["On the patients of this run"][0][""].startswith("promised: With a")
-    assert section.tables["On the patients of this run"][1][""].startswith(f"{verdict}: risk")
+    answer = {"held": "yes", "broken": "no"}.get(
+        verify_run(certificate, fresh).verdict, "cannot tell"
+    )
+    assert section.tables["On the patients of this run"][0][""].startswith("Promised: With a")
+    assert section.tables["On the patients of this run"][1][""].startswith(f"Held? {answer}: risk")
     assert "Risk, coverage" in section.figures[0].svg
 
 
@@ -582,7 +586,7 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
     assert json.loads(path.read_text(encoding="utf-8"))["kind"] == "krisis.certificate"
     assert invoke("--verify", path, fresh)[0] == 0
     code, text = invoke(bad, "--risk", 0.05)
-    assert (code, "none can be certified" in text) == (1, True)
+    assert (code, "no threshold: " in text) == (1, True)
     assert invoke(run, "--risk", 0.15, "--seed", 7)[0] == 2
     code, text = invoke(bad, "--verify", path, "--json")
     assert (code, json.loads(text)["verdict"]) == (1, "broken")

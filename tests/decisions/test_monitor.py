@@ -307,8 +307,8 @@ def test_the_document_says_it_may_be_looked_at_often_and_draws_the_evidence(
 
 
 def test_verify_says_that_it_is_for_one_look(certificate: Certificate) -> None:
-    text = str(krisis.verify(certificate, run("new", every(100, 50))))
-    assert "this is for one look" in text
+    text = said(krisis.verify(certificate, run("new", every(100, 50))).document())
+    assert "This is for one look" in text
     assert "krisis monitor" in text
 
 

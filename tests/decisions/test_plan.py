@@ -24,14 +24,13 @@ from krisis.decisions.plan import (
     _Simulator,
     certificate_formula,
     certificate_power,
-    cost_of,
-    cost_text,
     is_share,
     patients_of,
     plan_certificate,
     plan_compare,
     plan_estimate,
     plan_non_inferior,
+    priced,
     smallest_size,
 )
 from krisis.decisions.simulated_studies import (
@@ -49,6 +48,7 @@ from krisis.metrics.forms import Form, Share
 from krisis.metrics.paired import Exchanges, paired_differences
 from krisis.metrics.scoring import metric_from_name
 from krisis.metrics.table import Table
+from krisis.pages import document
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.sample_size import (
     difference_power,
@@ -265,7 +265,7 @@ def test_large_studies_are_not_simulated_and_say_so() -> None:
     plan = plan_estimate(ACCURACY, Study(), expected=0.9, half_width=0.002)
     assert plan.simulation is None
     assert plan.to_dict()["simulation"] is None
-    assert "Not simulated: more than 50,000 rows" in plan.text()
+    assert "Not simulated: more than 50,000 rows" in str(plan)
 
 
 # The questions
@@ -335,7 +335,8 @@ def paired_pilot(n_patients: int = 60) -> Pilot:
             for i, hit in enumerate(right)
             for k in range(2)
         )
-        rows.append(EvaluationResult(None, 1, record_id="x", cluster_id="x", error="timeout"))
+        lost = EvaluationResult(None, 1, record_id="x", cluster_id="x", error="timeout")
+        rows = Rows([*rows, lost], rows.answers)
         sides.append(BenchmarkResult(rows, {}, {}, "openai/gpt-5-mini"))
     return Pilot(sides[0], ACCURACY, sides[1])
 
@@ -471,12 +472,13 @@ def test_costs_are_tokens_times_prices_and_hours_are_at_the_pilots_pace(
     spending = replace(pilot.left.spending, elapsed_seconds=121.0, lost_input_tokens=1200)
     monkeypatch.setattr(pilot.left, "spending", spending)
     prices = {"a/b": Price(1.0, 4.0, 0.5), "c/d": Price(2.0, 0.0)}
-    cost = cost_of(plan, prices)
+    whole = priced(plan, prices)
+    cost = whole.to_dict()["cost"]
     assert cost["input_tokens"] == pytest.approx(1210 * (100 + 1200 / 120))
     assert cost["output_tokens"] == pytest.approx(1210 * 20)
     assert cost["hours"] == pytest.approx(1210 / 3600)
     dollars = 1210 * (110 * 1.0 + 20 * 4.0) / 1e6
-    assert cost["models"] == [
+    assert list(cost["models"]) == [
         {
             "model": "a/b",
             "dollars": pytest.approx(dollars),
@@ -484,13 +486,17 @@ def test_costs_are_tokens_times_prices_and_hours_are_at_the_pilots_pace(
         },
         {"model": "c/d", "dollars": pytest.approx(1210 * 220 / 1e6), "batch_dollars": None},
     ]
-    assert "a/b $0.23 ($0.11 as a batch); c/d $0.27" in cost_text(cost)
-    given = cost_of(plan, {}, input_tokens=10, output_tokens=1)
-    assert (given["input_tokens"], given["output_tokens"]) == (12100, 1210)
+    (table,) = whole.document().section("cost").parts
+    assert isinstance(table, document.Table)
+    assert dict(table.rows)["a/b ($, as a batch)"] == pytest.approx(dollars / 2)
+    given = priced(plan, {}, input_tokens=10, output_tokens=1).cost
+    assert given is not None
+    assert (given.input_tokens, given.output_tokens) == (12100, 1210)
     without = replace(plan, pilot=None)
-    assert cost_text(cost_of(without, {})) == ""
+    nothing = priced(without, {}).document()
+    assert "cost" not in [one.key for one in nothing.sections]
     with pytest.raises(InvalidValue, match="--input-tokens"):
-        cost_of(without, prices)
+        priced(without, prices)
 
 
 @pytest.fixture(scope="module")
@@ -549,7 +555,7 @@ def test_the_keys_of_the_json_are_stable(words: str, question: str, inputs: set[
     text = CliRunner().invoke(app, command).output
     assert text.startswith(f"{plan['n_patients']:,} patients ({plan['n_rows']:,} rows) ")
     error = 100 * plan["simulation"]["standard_error"]
-    assert f"{100 * plan['simulation']['power']:.1f} % of 20 studies" in text
+    assert f"{100 * plan['simulation']['power']:.0f} % of 20 studies" in text
     assert f"(Monte-Carlo error ± {error:.1f} points)" in text
 
 

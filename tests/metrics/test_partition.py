@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from krisis.errors import InvalidValue
 from krisis.metrics.abstention import NotEvaluatedRate
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.columns import _Part, numbered_as_seen
+from krisis.metrics.columns import numbered_as_seen
 from krisis.metrics.forms import Mean, Undefined
 from krisis.metrics.level_form import Outcomes
 from krisis.metrics.partition import Partition
@@ -82,5 +81,5 @@ def test_labels_are_numbered_as_they_are_seen_also_in_a_later_block(
 
 
 def test_a_part_of_the_rows_lacks_the_cases_that_the_whole_lacks() -> None:
-    whole = SimpleNamespace(missing_deferral=lambda: [True, None])
-    assert _Part(whole, np.array([0])).missing_deferral() == [True, None]  # type: ignore[arg-type]
+    part = Table(ROWS).restricted(np.arange(7) < 2)
+    assert (part.n_scored, part.missing_due.tolist(), part.missing_truths) == (2, [0], [1])

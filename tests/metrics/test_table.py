@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.invented_runs import invented_rows
 
 from krisis.errors import InvalidValue
-from krisis.metrics import table as table_module
+from krisis.metrics import columns
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.table import MOST_UNITS, Table
@@ -48,10 +47,7 @@ def test_a_confidence_that_is_no_number_is_not_taken_for_a_bad_label() -> None:
         Table(rows)
 
 
-def test_metadata_that_cannot_be_read_at_once_is_read_or_refused_where_it_is_needed(
-    monkeypatch,
-) -> None:
-    monkeypatch.setattr(table_module, "_ROWS_PER_BLOCK", 2)
+def test_metadata_that_cannot_be_read_at_once_is_read_or_refused_where_it_is_needed() -> None:
     answers = Answers(groups={"stage": "stage"})
     rows = [row(i, metadata={"stage": 3, "should_abstain": False}) for i in range(5)]
     rows[1].metadata = {"stage": ["3a"], "should_abstain": "perhaps"}
@@ -64,13 +60,10 @@ def test_metadata_that_cannot_be_read_at_once_is_read_or_refused_where_it_is_nee
     assert [names[code] for code in group] == ["stage_3", "stage_['3a']", *["stage_3"] * 3]
 
 
-def test_blocks_of_rows_give_the_same_columns_as_one_block(monkeypatch) -> None:
-    rows = invented_rows(50)
-    whole = Table(rows)
-    monkeypatch.setattr(table_module, "_ROWS_PER_BLOCK", 7)
-    parts = Table(rows)
-    for name in ("truth", "prediction", "abstained", "confidence", "should_abstain"):
-        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+def test_codes_are_seen_in_the_order_of_the_rows_also_in_a_later_block(monkeypatch) -> None:
+    monkeypatch.setattr(columns, "_ROWS_PER_BLOCK", 2)
+    assert columns.seen(np.array([3, 3, 1, 3, 0, 1]), 5) == [3, 1, 0]
+    assert columns.seen(np.array([], dtype=np.int64), 5) == []
 
 
 def test_very_many_patients_are_pooled_at_random_and_evenly() -> None:

@@ -328,7 +328,8 @@ def test_runs_on_different_data_are_refused_with_their_hashes() -> None:
 
 def test_runs_with_other_right_answers_are_refused() -> None:
     left, right = answers("+-"), answers("+-")
-    right.evaluation_results[1] = replace(right.evaluation_results[1], ground_truth=0)
+    first, second = right.evaluation_results
+    right.evaluation_results = Rows([first, replace(second, ground_truth=0)])
     with pytest.raises(InvalidValue, match="record 'r1' has different right answers"):
         compare_runs({"a": left, "b": right}, QUICK)
 
@@ -490,7 +491,7 @@ def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
     options = ["--permutations", "200", "--html", str(page), "--margin", "0.1"]
     shown = CliRunner().invoke(app, ["compare", str(left), str(right), *options])
     assert shown.exit_code == 0, shown.output
-    assert "model/b compared with model/a" in shown.output
+    assert "b compared with a" in shown.output
     assert "right → wrong" in page.read_text(encoding="utf-8")
     as_json = CliRunner().invoke(
         app, ["compare", str(left), str(right), "--permutations", "200", "--json", "-m", "accuracy"]

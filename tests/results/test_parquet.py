@@ -19,7 +19,6 @@ from krisis.errors import InvalidFile, InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.columns import ColumnTable
 from krisis.metrics.items import RunItems, Source
 from krisis.results import parquet
 from krisis.results.account import Provenance, RunFacts, TaskFacts
@@ -30,14 +29,6 @@ from krisis.results.rows import scores_to_dict
 from krisis.results.run_items import read_items
 
 OPTIONS = BootstrapOptions(n_resamples=200)
-
-
-@pytest.fixture(params=["rows", "columns"])
-def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read small files as small ones, and once as if they were large."""
-    if request.param == "columns":
-        monkeypatch.setattr(parquet, "MOST_IN_MEMORY", 0)
-    return str(request.param)
 
 
 def exported(rows: list[EvaluationResult], path: Path, **known: object) -> BenchmarkResult:
@@ -53,10 +44,9 @@ def written(path: Path, columns: str, rows: str) -> Path:
     return path
 
 
-def test_an_exported_run_has_the_scores_of_the_run(reading: str, tmp_path: Path) -> None:
+def test_an_exported_run_has_the_scores_of_the_run(tmp_path: Path) -> None:
     result = exported(list(invented_rows(240)), tmp_path / "rows.parquet")
     again = load_parquet(tmp_path / "rows.parquet")
-    assert isinstance(again.rows.table, ColumnTable) == (reading == "columns")
     assert again.attrition == result.attrition
     assert again.attrition.n_lost > 0
     metrics = default_benchmark_metrics()
@@ -67,7 +57,7 @@ def test_an_exported_run_has_the_scores_of_the_run(reading: str, tmp_path: Path)
     assert expected["deferral_alignment"].details["by_reason"]
 
 
-def test_four_rows_counted_by_hand(reading: str, tmp_path: Path) -> None:
+def test_four_rows_counted_by_hand(tmp_path: Path) -> None:
     path = written(
         tmp_path / "four.parquet",
         "ground_truth, prediction, confidence, failed",
@@ -118,9 +108,8 @@ def some_rows(draw: st.DrawFn) -> list[EvaluationResult]:
 )
 @given(rows=some_rows())
 def test_the_columns_of_a_file_are_the_table_of_its_rows(
-    rows: list[EvaluationResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: list[EvaluationResult], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(parquet, "MOST_IN_MEMORY", 0)
     result = exported(rows, tmp_path / "rows.parquet")
     ours, table = load_parquet(tmp_path / "rows.parquet").rows.table, result.rows.table
     assert ours.labels == table.labels
@@ -142,22 +131,19 @@ def test_the_columns_of_a_file_are_the_table_of_its_rows(
         assert part.patient_names[code] == name or part.patient_names[code].startswith("row ")
 
 
-def test_selective_prediction_by_columns_has_the_figures_of_the_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_selective_prediction_of_a_file_has_the_figures_of_its_rows(tmp_path: Path) -> None:
     rows = [
         EvaluationResult(**{**_fields(row), "signals": {"token_msp": 0.5 + 0.4 * (i % 7) / 7}})
         for i, row in enumerate(invented_rows(120))
     ]
-    exported(rows, tmp_path / "rows.parquet")
-    command = ["selective", str(tmp_path / "rows.parquet"), "--json"]
-    command += ["--confidence", "stated,token_msp", "--bootstrap-resamples", "0"]
+    exported(rows, tmp_path / "rows.parquet").save(tmp_path / "rows.json")
     found = []
-    for most in (200_000, 0):
-        monkeypatch.setattr(parquet, "MOST_IN_MEMORY", most)
+    for name in ("rows.parquet", "rows.json"):
+        command = ["selective", str(tmp_path / name), "--json"]
+        command += ["--confidence", "stated,token_msp", "--bootstrap-resamples", "0"]
         done = CliRunner().invoke(app, command, catch_exceptions=False)
         assert done.exit_code == 0, done.output
-        found.append({**json.loads(done.stdout), "created_at": ""})
+        found.append({**json.loads(done.stdout), "created_at": "", "inputs": ""})
     assert found[0] == found[1]
     assert found[0]["population"]["items_not_evaluated"] > 0
 
@@ -166,27 +152,36 @@ def _fields(row: EvaluationResult) -> dict[str, object]:
     return {name: getattr(row, name) for name in EvaluationResult.__slots__}
 
 
-def test_a_large_file_is_never_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "MOST_IN_MEMORY", 0)
-    exported(list(invented_rows(20)), tmp_path / "rows.parquet")
-    result = load_parquet(tmp_path / "rows.parquet")
-    for listed in (lambda: list(result.rows), lambda: result.rows[0], result.to_json):
-        with pytest.raises(InvalidValue, match="20 rows, which are scored by columns"):
+def test_a_file_with_more_rows_than_fit_in_memory_is_scored_and_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "MOST_LISTED", 10)
+    path = tmp_path / "rows.parquet"
+    exported(list(invented_rows(20)), path)
+    result = load_parquet(path)
+    score_all(default_benchmark_metrics(), result.rows, intervals=OPTIONS)
+    assert result.rows[3].record_id  # one row may be looked at
+    for listed in (lambda: list(result.rows), result.to_json, lambda: result.rows.table.rows):
+        with pytest.raises(InvalidValue, match=r"every row in memory, and .*rows\.parquet has 20"):
             listed()
-    path = str(tmp_path / "rows.parquet")
-    done = CliRunner().invoke(app, ["selective", path, path])
-    assert "two runs are compared by patient" in str(done.exception)
-    done = CliRunner().invoke(app, ["show", path, "--save", str(tmp_path / "scored.json")])
-    assert "leave out --save" in str(done.exception)
-    with pytest.raises(InvalidValue, match="every row in memory"):
-        _ = result.rows.table.rows
-    repeated = [EvaluationResult(1, 1, record_id="a", cluster_id="p", confidence=0.5)] * 2
-    exported(repeated, tmp_path / "twice.parquet")
-    with pytest.raises(InvalidFile, match="asked several times"):
-        read_items(tmp_path / "twice.parquet")
+    done = CliRunner().invoke(app, ["show", str(path), "--save", str(tmp_path / "scored.json")])
+    assert "works on files of up to 10 rows" in str(done.exception)
+    assert not (tmp_path / "scored.json").exists()
 
 
-def test_real_and_synthetic_patients_are_scored_apart(reading: str, tmp_path: Path) -> None:
+def test_records_that_were_asked_several_times_are_one_item_each(tmp_path: Path) -> None:
+    repeated = [
+        EvaluationResult(
+            answer, 1, record_id="a", cluster_id="p", confidence=0.5, metadata={"sample_index": i}
+        )
+        for i, answer in enumerate((1, 0, 1))
+    ]
+    exported(repeated, tmp_path / "thrice.parquet")
+    items = read_items(tmp_path / "thrice.parquet")
+    assert (items.n_items, items.table.correct.tolist()) == (1, [True])
+
+
+def test_real_and_synthetic_patients_are_scored_apart(tmp_path: Path) -> None:
     rows = [
         EvaluationResult(i % 2, 1, confidence=0.5, metadata={"synthetic": i < 4}) for i in range(10)
     ]
@@ -212,7 +207,7 @@ def test_real_and_synthetic_patients_are_scored_apart(reading: str, tmp_path: Pa
     ],
 )
 def test_a_file_that_cannot_be_scored_is_one_sentence(
-    reading: str, tmp_path: Path, columns: str, rows: str, sentence: str
+    tmp_path: Path, columns: str, rows: str, sentence: str
 ) -> None:
     path = written(tmp_path / "bad.parquet", columns, rows)
     done = CliRunner().invoke(app, ["show", str(path)])
@@ -252,9 +247,7 @@ def test_a_broken_file_is_one_sentence(tmp_path: Path, make: Callable[[Path], ob
         ),
     ],
 )
-def test_columns_as_other_programs_write_them(
-    reading: str, tmp_path: Path, columns: str, rows: str
-) -> None:
+def test_columns_as_other_programs_write_them(tmp_path: Path, columns: str, rows: str) -> None:
     path = written(tmp_path / "rows.parquet", columns, rows)
     scores = load_parquet(path).scored(default_benchmark_metrics(), OPTIONS).metric_scores
     found = scores["selective_accuracy"]
@@ -263,16 +256,13 @@ def test_columns_as_other_programs_write_them(
 
 
 @pytest.mark.parametrize("truth", ["{'a': 1}", "[1]", "'x'::blob"])
-def test_a_label_that_is_none_is_one_sentence(reading: str, tmp_path: Path, truth: str) -> None:
+def test_a_label_that_is_none_is_one_sentence(tmp_path: Path, truth: str) -> None:
     path = written(tmp_path / "rows.parquet", "ground_truth, prediction", f"({truth}, 1)")
     with pytest.raises(UserError, match="is not a label"):
         load_parquet(path).scored(default_benchmark_metrics(), OPTIONS)
 
 
-def test_some_rows_of_a_large_file_keep_their_other_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parquet, "MOST_IN_MEMORY", 0)
+def test_some_rows_of_a_file_keep_their_other_columns(tmp_path: Path) -> None:
     path = written(
         tmp_path / "part.parquet",
         "record_id, cluster_id, ground_truth, prediction, meta_should_abstain, signal_token_msp, "
@@ -280,38 +270,26 @@ def test_some_rows_of_a_large_file_keep_their_other_columns(
         "('a', 'p', 1, 1, 'maybe', 0.5, 'x', 0), ('b', 'q', 0, 1, null, null, null, 0), "
         "('b', 'q', 1, 1, null, 0.25, 'y', 0), ('c', 'r', 0, null, null, null, 'x', 1)",
     )
-    items = read_items_of_columns(path)
+    items = RunItems(load_parquet(path).rows.table, Source(str(path)))
     table = items.table
-    assert isinstance(table, ColumnTable)
     assert table.unreadable_deferral.startswith("row 1: metadata['should_abstain']")
     assert table.should_abstain.tolist() == [-1, -1, -1]
-    assert table.patient_names[0:2] == ["p", "q"]
+    assert table.patient_names == ["p", "q"]
     assert items.given("token_msp").tolist() == [True, False, True]
-    assert items.place(1) == "row 2"
-    assert table.restricted(np.ones(3, dtype=bool)) is table
+    assert items.place(1) == "patient q"
     part = table.restricted(np.array([False, True, True]))
     assert part.metadata("ward") == [None, "y"]
     assert part.metadata("bed") == [None, None]
-    signal = part.reader.signal_column("token_msp")
-    assert signal is not None
-    assert signal[1] == 0.25
-    assert part.reader.signal_column("token_pe") is None
-    assert part.reader.signal_names() == table.reader.signal_names() == ["token_msp"]
-    assert part.reader.row_name(0) == "row 2"
-    assert part.reader.missing_clusters() == ["r"]
+    assert RunItems(part, Source("")).signal("token_msp").tolist()[1] == 0.25  # type: ignore[union-attr]
+    assert not RunItems(part, Source("")).given("token_pe").any()
+    assert part.columns.signal_names() == ["token_msp"]
+    assert part.columns.row_name(int(part.positions[0])) == "row 2"
+    assert part.missing_patients == ["r"]
     assert part.missing_truths == [0]
     assert part.repeats_cases
-    with pytest.raises(InvalidValue, match=r"part\.parquet has"):
-        _ = part.rows
+    assert [row.record_id for row in part.rows] == ["b", "b"]
 
 
-def read_items_of_columns(path: Path) -> RunItems:
-    return RunItems(load_parquet(path).rows.table, Source(str(path)))
-
-
-def test_a_large_file_in_which_all_failed_has_no_groups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parquet, "MOST_IN_MEMORY", 0)
+def test_a_file_in_which_all_failed_has_no_groups(tmp_path: Path) -> None:
     path = written(tmp_path / "f.parquet", "ground_truth, prediction, failed", "(1, null, 1)")
     assert load_parquet(path).rows.table.grouped("stage")[0] == []

@@ -28,8 +28,8 @@ from krisis.results.report import (
     format_metrics_json_report,
     format_report,
 )
-from krisis.results.report_tables import risk_sentence
 from krisis.results.result import BenchmarkResult
+from krisis.results.suite_facts import SuiteFacts
 
 
 def result_of(rows: list[EvaluationResult], **extras: object) -> BenchmarkResult:
@@ -212,7 +212,7 @@ RULE_LINES = ("child", "any r", "no ru")
 def test_the_figure_of_the_deferral_rule_is_printed_with_all_its_digits(
     stated: dict[str, float], words: str
 ) -> None:
-    assert words in risk_sentence({"deferral": stated})
+    assert words in SuiteFacts.of({"deferral": stated}).deferral
 
 
 def test_what_a_suite_says_of_its_patients_stands_in_every_report() -> None:
@@ -253,7 +253,7 @@ def test_words_of_a_model_steer_no_terminal_and_stay_in_their_line() -> None:
     said = EvaluationResult("\x1b]0;t\x07\nmild", "mild", confidence=0.5, model="m\x9b2J")
     text = format_report(result_of([said, EvaluationResult("mild", "mild", confidence=0.5)]))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
-    assert "\ufffd]0;t\ufffd" in text
+    assert "[U+001B]]0;t[U+0007]" in text
 
 
 def test_execution_is_shown_where_known() -> None:

@@ -10,13 +10,14 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.commands import krisis
 
-from krisis.errors import InvalidFile, RunConflict, RunFailed
+from krisis.errors import InvalidFile, KrisisError, RunConflict, RunFailed
 from krisis.metrics.base import EvaluationResult
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import Interrupted
@@ -102,6 +103,56 @@ def run_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "is_local", lambda folder: False)
+
+
+def test_whoever_sees_a_new_file_sees_a_run(tmp_path: Path) -> None:
+    """A reader that looks all the time while runs are made never finds something else."""
+    found: list[str] = []
+    seen: set[Path] = set()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            for path in set(tmp_path.glob("*.krisis")) - seen:
+                try:
+                    with open_run(path) as run:
+                        assert run.description.n_cases == N
+                except KrisisError as error:
+                    found.append(str(error))
+                seen.add(path)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for number in range(40):
+        RunWriter.create(tmp_path / f"{number}.krisis", described(), some_cases()).close()
+    over.set()
+    thread.join()
+    assert found == []
+    assert seen
+
+
+def test_a_new_run_gets_its_name_when_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = tmp_path / "a.krisis", []
+    rename = Path.rename
+
+    def look(self: Path, target: Path) -> Path:
+        assert not path.exists()
+        header = self.read_bytes()[:72]
+        seen.append(int.from_bytes(header[68:72], "big"))
+        assert stat.S_IMODE(self.stat().st_mode) == 0o600
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", look)
+    (tmp_path / ".a.krisis.new").write_bytes(b"of a process that was killed")
+    RunWriter.create(path, described(), some_cases()).close()
+    assert seen == [APPLICATION_ID]
+    assert [one.name for one in tmp_path.iterdir()] == ["a.krisis"]
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError):
+        RunWriter.create(path, described(), some_cases())
+    assert path.read_bytes() == before
 
 
 def test_what_was_written_is_read(run_file: Path) -> None:

@@ -11,7 +11,6 @@ from krisis.statistics.bootstrap import (
     BootstrapOptions,
     cluster_bootstrap,
     draw_clusters,
-    leave_one_out,
     resample_counts,
 )
 
@@ -70,14 +69,6 @@ def test_the_drop_rate_counts_undefined_resamples():
 
     result = cluster_bootstrap(share_of_first, 3, options=BootstrapOptions(20_000))
     assert result.drop_rate("value") == pytest.approx((2 / 3) ** 3, abs=0.01)
-
-
-def test_leaving_one_out_in_blocks_equals_leaving_each_out(monkeypatch):
-    values = np.random.default_rng(3).random(11)
-    monkeypatch.setattr(bootstrap, "_CELLS_PER_BLOCK", 44)
-    left_out = leave_one_out(_mean_of(values), 11)["mean"]
-    expected = [np.delete(values, i).mean() for i in range(11)]
-    np.testing.assert_allclose(left_out, expected, atol=1e-15)
 
 
 def test_progress_adds_up_to_the_number_of_resamples():

@@ -153,10 +153,9 @@ def payload_run(n_characters: int | None = None) -> Any:
         for name, payload in PAYLOADS.items()
         for i in range(11)
     )
-    rows.append(
-        EvaluationResult(None, 1, record_id="failed", error=PAYLOADS["script"] + PAYLOADS["svg"])
-    )
-    return result_of(rows, PAYLOADS["script"])
+    error = PAYLOADS["script"] + PAYLOADS["svg"]
+    lost = EvaluationResult(None, 1, record_id="failed", error=error)
+    return result_of(Rows([*rows, lost]), PAYLOADS["script"])
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from krisis.cli.certify import AsJson, Calibration, Confidence, LossName, Mode
+from krisis.cli.certify import Calibration, Confidence, LossName, Mode
+from krisis.cli.formats import AsJson
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json, echo_lines
 from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK

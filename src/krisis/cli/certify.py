@@ -7,15 +7,12 @@ from typing import Annotated
 
 import typer
 
+from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.cli.streams import echo_json
-from krisis.decisions.certificate import certificate_lines
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.sample import METHODS
-from krisis.decisions.verify import verification_json, verification_lines
-from krisis.display import spelled_out
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.json_values import JsonObject, dumps, write_text
+from krisis.json_values import dumps, write_text
 from krisis.verbs import deciding as verbs
 
 app = new_app()
@@ -64,7 +61,6 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o"),
 ]
-AsJson = Annotated[bool, typer.Option("--json")]
 
 
 @command(
@@ -89,9 +85,11 @@ def certify(
     max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     mode: Mode = None,
     output: Output = None,
+    output_format: Format = "",
     as_json: AsJson = False,
 ) -> None:
     """Find the laxest threshold with a bounded risk, or verify one on new patients."""
+    chosen = chosen_format(output_format, as_json)
     if verify is not None:
         given = (risk, delta, method, by, loss, cost, rows_per_patient, output)
         names = ("risk", "delta", "method", "by", "loss", "cost", "rows-per-patient", "output")
@@ -101,7 +99,7 @@ def certify(
         found = verbs.verify(
             verify, run, confidence=confidence, calibration=calibration, time=time, mode=mode
         )
-        _show(verification_json(found), verification_lines(found), as_json)
+        give(found, found.to_json, chosen)
         raise typer.Exit(1 if found.verdict == "broken" else 0)
     if risk is None:
         raise InvalidValue("the bound is missing; add for instance --risk 0.05")
@@ -125,15 +123,8 @@ def certify(
     )
     if output is not None:
         write_text(output, dumps(certificate.to_json()) + "\n")
-    _show(certificate.to_json(), certificate_lines(certificate), as_json)
+    give(certificate, certificate.to_json, chosen)
     if output is not None:
-        typer.echo(f"wrote {output}", err=as_json)
+        typer.echo(f"wrote {output}", err=chosen != "table")
     if all(part.threshold is None for part in certificate.parts):
         raise typer.Exit(1)
-
-
-def _show(facts: JsonObject, lines: list[str], as_json: bool) -> None:
-    if as_json:
-        echo_json(dumps(facts))
-    else:
-        typer.echo("\n".join(map(spelled_out, lines)))

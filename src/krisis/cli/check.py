@@ -9,12 +9,13 @@ import typer
 
 from krisis.cli.certify import MaxNotEvaluated
 from krisis.cli.console import warn_of_damage
+from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.cli.streams import echo_json
-from krisis.decisions.check import Gate, to_junit, to_markdown
+from krisis.decisions.check import Gate
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.errors import InvalidFile, UnknownName
-from krisis.json_values import dumps, write_text
+from krisis.json_values import write_text
+from krisis.pages.check import junit_xml
 from krisis.results.loading import load_result
 from krisis.results.report_tables import mixture, optional_stopping
 from krisis.verbs import deciding as verbs
@@ -43,9 +44,11 @@ def check(
     max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     junit: Path | None = typer.Option(None, "--junit"),
     markdown: Path | None = typer.Option(None, "--markdown"),
-    as_json: bool = typer.Option(False, "--json"),
+    output_format: Format = "",
+    as_json: AsJson = False,
 ) -> None:
     """Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged."""
+    chosen = chosen_format(output_format, as_json)
     given = {"require": require, "no_worse": no_worse, "non_inferior": non_inferior}
     wanted, against = _gate_of(gate, given, against)
     checked = load_result(run)
@@ -61,15 +64,11 @@ def check(
         non_inferior=wanted.non_inferior,
         max_not_evaluated=max_not_evaluated,
     )
-    name = f"krisis check {run.resolve().name}"
     if junit is not None:
-        _write(junit, to_junit(found.verdicts, name), f'<testsuites name="{_OWN}')
+        _write(junit, junit_xml(found), f'<testsuites name="{_OWN}')
     if markdown is not None:
-        _write(markdown, to_markdown(found.verdicts, name), f"### {_OWN}")
-    if as_json:
-        echo_json(dumps(found.to_json()))
-    else:
-        typer.echo(str(found))
+        _write(markdown, found.written("markdown") + "\n", f"### {_OWN}")
+    give(found, found.to_json, chosen)
     if found.n_checks > 1:
         typer.echo(f"{found.n_checks} different checks were made on these rows", err=True)
     raise typer.Exit(found.exit_code)

@@ -41,6 +41,7 @@ def compare(
     output: Output = None,
     verbose: Verbose = False,
     html: Path | None = typer.Option(None, "--html"),
+    with_ids: bool = typer.Option(False, "--with-ids"),
 ) -> None:
     """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
     chosen = chosen_format(output_format, as_json, output)
@@ -56,7 +57,7 @@ def compare(
     warn_of_damage(comparison.runs.values())
     give(comparison, comparison.to_dict, chosen, output=output, verbose=verbose)
     if html is not None:
-        write_text(html, comparison_html(comparison))
+        write_text(html, comparison_html(comparison, with_ids=with_ids))
         typer.echo(f"wrote {html}", err=True)
 
 

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from krisis.cli.certify import AsJson, Calibration, Confidence, MaxNotEvaluated, Mode
+from krisis.cli.certify import Calibration, Confidence, MaxNotEvaluated, Mode
+from krisis.cli.formats import AsJson
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.decisions.costs import cost_file_text

@@ -25,6 +25,7 @@ from krisis.results.export import (
     tidy_table,
     write_parquet,
 )
+from krisis.results.ids import ShownIds, shareable
 from krisis.results.inspect_log import inspect_log
 from krisis.results.loading import load_result, with_rows
 from krisis.runs.places import copy_warning, is_run_file
@@ -69,6 +70,7 @@ def export(
     ),
     certificate: Path | None = typer.Option(None, "--certificate"),
     output: Path | None = typer.Option(None, "--output", "-o"),
+    with_ids: bool = typer.Option(False, "--with-ids"),
     overwrite: bool = typer.Option(False, "--overwrite"),
 ) -> None:
     """Write one line per asking with a data dictionary, a log of Inspect, or a run file."""
@@ -88,14 +90,17 @@ def export(
         _copy(run, kind, path, overwrite=overwrite)
         typer.echo(f"wrote {path}")
         return
-    result = with_rows(load_result(run), run)
+    whole = with_rows(load_result(run), run)
+    if kind == "left-for-people":  # with ids: whoever takes over must find the patient again
+        _write_left(whole, certificate, path, overwrite=overwrite)
+        return
+    result = shareable(whole, with_ids=with_ids)
     if warning := copy_warning(run):
         typer.echo(warning, err=True)
     warn_of_damage([result])
-    if kind == "left-for-people":
-        _write_left(result, certificate, path, overwrite=overwrite)
-        return
-    table = tidy_table(result, read_reviews(run) if is_run_file(run) else NOT_REVIEWED)
+    reviews = read_reviews(run) if is_run_file(run) else NOT_REVIEWED
+    shown = ShownIds.of(whole, with_ids=with_ids)
+    table = tidy_table(result, reviews.renamed(shown.record))
     texts = {} if kind == "inspect" else {_dictionary(path): dictionary_text(table)}
     for file in (path, *(file for file, text in texts.items() if not _holds(file, text))):
         if file.exists() and not overwrite:

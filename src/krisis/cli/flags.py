@@ -87,7 +87,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--intersection-only": ("", "Compare the patients that both runs have."),
     "--interval-method": (
         "NAME",
-        "One of: percentile, expanded_percentile, basic, bca, jackknife_t.",
+        "percentile (as published) or expanded_percentile.",
     ),
     "--json": ("", "Print JSON with documented keys."),
     "--judged-by": ("NAME", "lm-eval: the metric that tells right from wrong."),
@@ -195,6 +195,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--verify": ("FILE", "A certificate to check on this run of other patients."),
     "--width": ("MILLIMETRES", "Width for print: 85 for a column, 170 for a page."),
     "--with": ("RUN", "Show the answers of this run after the reader's own, and ask again."),
+    "--with-ids": ("", "Show ids of real patients in what is written, in place of numbers."),
     "--with-sex": ("", "Add sex as a 27th column."),
     "--withheld-rate": ("SHARE", "Share of the items without evidence."),
     "--write-cost": ("FILE", "Write the preset to this new file, to be edited, and end."),

@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 
 from krisis.cli.console import warn_of_damage
+from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.cli.streams import echo_json
-from krisis.decisions.plan import Plan, cost_of, cost_text
+from krisis.decisions.plan import Plan, priced
 from krisis.errors import UnknownName
 from krisis.execution.pacing.prices import Price, list_price, price_for, read_prices
-from krisis.json_values import dumps
 from krisis.results.loading import load_result
 from krisis.verbs import planning as verbs
 
@@ -45,7 +44,6 @@ Model = Annotated[
 ]
 InputTokens = Annotated[float | None, typer.Option("--input-tokens")]
 OutputTokens = Annotated[float | None, typer.Option("--output-tokens")]
-Json = Annotated[bool, typer.Option("--json")]
 Difference = Annotated[float | None, typer.Option("--difference")]
 Discordance = Annotated[
     float | None,
@@ -73,10 +71,11 @@ def estimate(
     model: Model = None,
     input_tokens: InputTokens = None,
     output_tokens: OutputTokens = None,
-    as_json: Json = False,
+    output_format: Format = "",
+    as_json: AsJson = False,
 ) -> None:
     """Sample size for a target interval width."""
-    table = _prices(prices, model or [])
+    chosen, table = chosen_format(output_format, as_json), _prices(prices, model or [])
     plan = verbs.plan(
         "estimate",
         metric=metric,
@@ -90,7 +89,7 @@ def estimate(
         simulations=simulations,
         seed=seed,
     )
-    _show(plan, table, input_tokens, output_tokens, as_json)
+    _show(plan, table, input_tokens, output_tokens, chosen)
 
 
 @command(
@@ -113,10 +112,11 @@ def compare(
     model: Model = None,
     input_tokens: InputTokens = None,
     output_tokens: OutputTokens = None,
-    as_json: Json = False,
+    output_format: Format = "",
+    as_json: AsJson = False,
 ) -> None:
     """Sample size for `krisis compare` to find a difference."""
-    table = _prices(prices, model or [])
+    chosen, table = chosen_format(output_format, as_json), _prices(prices, model or [])
     plan = verbs.plan(
         "compare",
         metric=metric,
@@ -130,7 +130,7 @@ def compare(
         simulations=simulations,
         seed=seed,
     )
-    _show(plan, table, input_tokens, output_tokens, as_json)
+    _show(plan, table, input_tokens, output_tokens, chosen)
 
 
 @command(app, "krisis plan non-inferior --margin 0.05 --discordance 0.1", name="non-inferior")
@@ -150,10 +150,11 @@ def non_inferior(
     model: Model = None,
     input_tokens: InputTokens = None,
     output_tokens: OutputTokens = None,
-    as_json: Json = False,
+    output_format: Format = "",
+    as_json: AsJson = False,
 ) -> None:
     """Sample size to show that a run is not worse by more than a margin."""
-    table = _prices(prices, model or [])
+    chosen, table = chosen_format(output_format, as_json), _prices(prices, model or [])
     plan = verbs.plan(
         "non-inferior",
         metric=metric,
@@ -168,7 +169,7 @@ def non_inferior(
         simulations=simulations,
         seed=seed,
     )
-    _show(plan, table, input_tokens, output_tokens, as_json)
+    _show(plan, table, input_tokens, output_tokens, chosen)
 
 
 @command(app, "krisis plan certify --risk 0.05 --delta 0.1 --expected-risk 0.02")
@@ -187,10 +188,11 @@ def certify(
     model: Model = None,
     input_tokens: InputTokens = None,
     output_tokens: OutputTokens = None,
-    as_json: Json = False,
+    output_format: Format = "",
+    as_json: AsJson = False,
 ) -> None:
     """Sample size for `krisis certify` to find a threshold."""
-    table = _prices(prices, model or [])
+    chosen, table = chosen_format(output_format, as_json), _prices(prices, model or [])
     plan = verbs.plan(
         "certify",
         risk=risk,
@@ -204,7 +206,7 @@ def certify(
         simulations=simulations,
         seed=seed,
     )
-    _show(plan, table, input_tokens, output_tokens, as_json)
+    _show(plan, table, input_tokens, output_tokens, chosen)
 
 
 def _pilots(paths: Sequence[Path] | None) -> Sequence[Path]:
@@ -218,13 +220,10 @@ def _show(
     prices: dict[str, Price],
     input_tokens: float | None,
     output_tokens: float | None,
-    as_json: bool,
+    chosen: str,
 ) -> None:
-    cost = cost_of(plan, prices, input_tokens=input_tokens, output_tokens=output_tokens)
-    if as_json:
-        echo_json(dumps({**plan.to_dict(), "cost": cost}))
-        return
-    typer.echo("\n\n".join(filter(None, (plan.text(), cost_text(cost)))))
+    found = priced(plan, prices, input_tokens=input_tokens, output_tokens=output_tokens)
+    give(found, found.to_dict, chosen)
 
 
 def _prices(path: Path | None, models: Sequence[str]) -> dict[str, Price]:

@@ -38,6 +38,7 @@ def report(
     ),
     audit: bool = typer.Option(False, "--audit"),
     max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
+    with_ids: bool = typer.Option(False, "--with-ids"),
     overwrite: bool = typer.Option(False, "--overwrite"),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network."""
@@ -63,6 +64,7 @@ def report(
         audit=audit,
         figures=figures,
         max_not_evaluated=max_not_evaluated,
+        with_ids=with_ids,
         overwrite=overwrite,
     )
     typer.echo(f"wrote {output}")

@@ -14,6 +14,7 @@ from krisis.json_values import JsonObject, dumps, read_object, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import STATED
 from krisis.metrics.repeats import Ties, collapse_repeats, ties_of
+from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.load import load_run, read_description
 from krisis.runs.places import is_run_file
 
@@ -57,17 +58,17 @@ def run_format(suite: str) -> str:
 def plain_run(run: Path) -> PlainRun:
     """Return a finished run in plain values, each record once."""
     described = read_description(run)
-    suite = described.suite_description
-    mode, repeats = suite.get("mode"), described.identity.repeats
+    suite = SuiteFacts.of(described.suite_description)
+    repeats = described.identity.repeats
     rows = collapse_repeats(load_run(run).evaluation_results)
     ties = ties_of(row.signals for row in rows)
     return PlainRun(
-        suite=str(suite.get("suite", "")),
-        task=Task(str(suite.get("task", ""))),
+        suite=suite.suite,
+        task=Task(suite.task),
         rows=[plain_row(row) for row in rows],
         run_id=described.run_id,
         git_commit=described.git_commit,
-        mode=None if mode is None else str(mode),
+        mode=suite.mode or None,
         provenance={
             "run_id": described.run_id,
             "run": run.name,

@@ -8,11 +8,10 @@ import typer
 
 from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import UnknownName
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
 from krisis.results.base import BenchmarkResult
-from krisis.results.column_rows import ColumnRows
 from krisis.results.loading import metrics_asked, with_rows
 from krisis.results.report import format_metrics_json_report
 from krisis.results.seed_deferral import scored_by_flags
@@ -57,7 +56,7 @@ def show(
     if warning := copy_warning(run):
         typer.echo(warning, err=True)
     if save is not None:
-        _save(with_rows(result, run), run, save)
+        write_text(save, with_rows(result, run).to_json() + "\n")
     give(
         result,
         lambda: format_metrics_json_report(result),
@@ -73,12 +72,3 @@ def _by_flags(run: Path, names: list[str], label: str) -> BenchmarkResult:
     stored = with_rows(verbs.load(run), run)
     metrics = verbs.chosen_metrics(names) or metrics_asked(stored)
     return scored_by_flags(stored, metrics, BootstrapOptions())
-
-
-def _save(result: BenchmarkResult, run: Path, path: Path) -> None:
-    if isinstance(result.rows, ColumnRows):
-        raise InvalidValue(
-            f"{run} has {len(result.rows):,} rows, which no file can list; leave out --save and "
-            "keep what --json prints"
-        )
-    write_text(path, result.to_json() + "\n")

@@ -13,9 +13,8 @@ from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.evaluation import Evaluation, VariantCurve, coverage_key
 from krisis.display import Documented
 from krisis.json_values import JsonObject
-from krisis.metrics.columns import ColumnTable
 from krisis.metrics.items import RunItems
-from krisis.metrics.repeats import ties_of
+from krisis.metrics.repeats import SAMPLES, ties_of
 from krisis.metrics.risk_coverage import RiskCoverageCurve, spread_evenly
 from krisis.metrics.table import Loss
 from krisis.metrics.weighted_curve import area_key, risk_key
@@ -77,7 +76,7 @@ def artifact_of(
 
 
 def _ties(run: RunItems) -> JsonObject | None:
-    if isinstance(run.table, ColumnTable):  # holds every record once
+    if SAMPLES not in run.table.columns.signal_names():
         return None
     ties = ties_of(run.signals)
     return asdict(ties) if ties else None
@@ -99,8 +98,8 @@ def population(run: RunItems) -> JsonObject:
     n_not_evaluated = run.table.n_not_evaluated
     n_asked = run.n_items + n_not_evaluated
     return {
-        "participants_total": len(run.participants) + len(run.failed) + len(run.left_out),
-        "participants_included": len(run.participants),
+        "participants_total": run.n_participants + len(run.failed) + len(run.left_out),
+        "participants_included": run.n_participants,
         "participants_failed": len(run.failed),
         "participants_left_out": len(run.left_out),
         "items_total": run.n_items,
@@ -119,7 +118,7 @@ def _populations(runs: Sequence[RunItems]) -> JsonObject:
     The comparison includes the participants that both inputs scored; a participant has failed
     where either input failed.
     """
-    items = [Counter((row.cluster_id, row.record_id) for row in run.table.rows) for run in runs]
+    items = [Counter(run.names()) for run in runs]
     failed = {one for run in runs for one in run.failed}
     outside = failed.union(*(run.left_out for run in runs))
     compared = {

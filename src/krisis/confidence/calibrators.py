@@ -28,6 +28,7 @@ from krisis.confidence.models import (
     TemperatureScalingCalibrator,
     softened,
 )
+from krisis.confidence.patient_keys import PatientKeys
 from krisis.confidence.signals import (
     SIGNALS,
     default_for_missing,
@@ -46,7 +47,7 @@ FEWEST_OF_A_KIND = 10
 
 
 class FittedOn(BaseModel):
-    """The run behind a calibrator; participants only as hashes, enough to notice them again."""
+    """The run behind a calibrator; of its participants the keys, enough to notice them again."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -56,8 +57,7 @@ class FittedOn(BaseModel):
     mode: str | None
     n_samples: int
     n_participants: int
-    participants_hash: str
-    participant_hashes: list[str]
+    participants: PatientKeys
 
 
 class Missing(BaseModel):
@@ -75,7 +75,7 @@ class Calibrator(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kind: Literal["krisis.calibrator"] = "krisis.calibrator"
-    schema_version: Literal["1"] = "1"
+    schema_version: Literal["2"] = "2"
     method: str
     features: list[str]
     target: Target
@@ -141,8 +141,7 @@ class Calibrator(BaseModel):
 
     def overlap(self, run: RunItems) -> int:
         """Count the participants of a run on which the calibrator was fitted."""
-        seen = set(self.fitted_on.participant_hashes)
-        return sum(participant_hash(name) in seen for name in run.participants)
+        return self.fitted_on.participants.n_among(run.participants)
 
     def warnings(self) -> list[str]:
         """Say plainly what speaks against using the calibrator."""
@@ -255,7 +254,7 @@ def fit_calibrator(
         missing=missing,
         score_scale=_score_scale(run),
         model=model,
-        fitted_on=_fitted_on(run, goal.size),
+        fitted_on=_fitted_on(run, goal.size, model),
         metrics={
             **({"one_class": one_class} if one_class else {}),
             "before_is": before[1],
@@ -350,13 +349,7 @@ def _uncalibrated(
     return np.full(goal.size, goal.mean()), "the mean of the target"
 
 
-def participant_hash(participant: str) -> str:
-    """Return what artifacts keep of a name: enough to notice the participant again."""
-    return hashlib.sha256(str(participant).encode()).hexdigest()[:16]
-
-
-def _fitted_on(run: RunItems, n_samples: int) -> FittedOn:
-    hashes = sorted(map(participant_hash, run.participants))
+def _fitted_on(run: RunItems, n_samples: int, model: Model) -> FittedOn:
     source = run.source
     return FittedOn(
         path=source.path,
@@ -364,9 +357,10 @@ def _fitted_on(run: RunItems, n_samples: int) -> FittedOn:
         git_commit=source.git_commit,
         mode=source.mode,
         n_samples=n_samples,
-        n_participants=len(hashes),
-        participants_hash=hashlib.sha256("".join(hashes).encode()).hexdigest(),
-        participant_hashes=hashes,
+        n_participants=run.n_participants,
+        participants=PatientKeys.of(
+            run.participants, made_from=f"{n_samples} {model.model_dump_json()}"
+        ),
     )
 
 

@@ -10,7 +10,6 @@ from functools import cached_property
 import numpy as np
 
 from krisis.errors import InvalidValue
-from krisis.metrics.columns import ColumnTable
 from krisis.metrics.curve_form import (
     CurveFigure,
     CurvePlan,
@@ -214,8 +213,7 @@ class Evaluation:
             reason = "this_figure_is_not_resampled" if self.n_clusters else "no_participants"
             reason = "no_resamples_wanted" if self.without_intervals else reason
             return Interval.undefined(reason, level=level, method=method)
-        left_out = pick(self.bootstrap.jackknife) if method in ("bca", "jackknife_t") else None
-        replicates = Replicates(estimate, values, self.n_clusters, left_out)
+        replicates = Replicates(estimate, values, self.n_clusters)
         return replicates.interval(method, level=level)
 
 
@@ -321,12 +319,6 @@ def same_participants(
     left: RunItems, right: RunItems, *, intersection_only: bool
 ) -> tuple[RunItems, RunItems]:
     """Return both runs on the patients that were scored in both, or refuse differing sets."""
-    for run in (left, right):
-        if isinstance(run.table, ColumnTable):
-            raise InvalidValue(
-                f"{run.source.path} has {run.table.n_rows:,} rows, which are scored by columns "
-                "alone; two runs are compared by patient, so give smaller files or runs"
-            )
     left, right = _on_one_scale(left, right)
     _refuse_other_truth(left, right)
     both = set(left.participants) & set(right.participants)
@@ -371,7 +363,8 @@ def _refuse_other_truth(left: RunItems, right: RunItems) -> None:
 
 def _truth_of_items(run: RunItems) -> dict[tuple[str, str], Label]:
     """Return the truth of every item; nothing where items have no names of their own."""
-    keys = [(row.cluster_id, str(row.metadata.get("item", ""))) for row in run.table.rows]
+    items = ("" if item is None else str(item) for item in run.table.metadata("item"))
+    keys = [(patient, item) for (patient, _), item in zip(run.names(), items, strict=True)]
     if len(set(keys)) < len(keys):
         return {}
     truths = [run.table.labels[code] for code in run.table.truth.tolist()]

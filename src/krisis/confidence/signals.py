@@ -10,7 +10,6 @@ import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonValue
-from krisis.metrics.columns import ColumnTable
 from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import FloatArray
 
@@ -88,7 +87,7 @@ def signal_values(
     column = run.signal(name)
     if column is not None:
         return _of_column(run, name, column[predicted], (signal, needed_by, missing))
-    rows: list[int] = predicted.tolist()
+    rows: list[int] = predicted.tolist()  # an item holds something that is no number
     if missing is None:
         raw = [_given(run, index, name, needed_by) for index in rows]
     else:
@@ -109,7 +108,13 @@ def _of_column(
     """Return a signal of the predicted items out of a column, NaN being a missing one."""
     signal, needed_by, missing = asked
     instead = signal.null_means if missing is None else missing
-    if instead is not None and not np.isnan(values).all():
+    if missing is None:
+        predicted = np.flatnonzero(run.predicted)
+        for index in predicted[np.isnan(values)].tolist():
+            _refuse_lacking(run, index, name, needed_by)
+            if instead is None:  # a null, which is refused below
+                break
+    if instead is not None:
         values = np.where(np.isnan(values), instead, values)
     wrong = ~np.isfinite(values) | (values < signal.lowest) | (values > signal.highest)
     if wrong.any():
@@ -121,15 +126,18 @@ def _of_column(
 
 
 def _given(run: RunItems, index: int, name: str, needed_by: str) -> JsonValue:
-    signals = run.signals[index]
-    if name not in signals:
+    _refuse_lacking(run, index, name, needed_by)
+    return run.signals[index][name]
+
+
+def _refuse_lacking(run: RunItems, index: int, name: str, needed_by: str) -> None:
+    if run.lacks(name, index):
         way = signal_of(name).asked_by
         advice = f"a run made with --elicit {way}" if way else "a run that recorded it"
         raise InvalidValue(
             f"{run.place(index)}: the signal {name} is missing and {needed_by} needs it; "
             f"choose another variant or {advice}"
         )
-    return signals[name]
 
 
 def default_for_missing(run: RunItems, name: str) -> float:
@@ -177,9 +185,6 @@ def _complain(run: RunItems, index: int, name: str, found: tuple[JsonValue, Sign
 
 def known_signals(run: RunItems) -> list[str]:
     """Return the names of the signals that any predicted item has, a null with a meaning too."""
-    if isinstance(run.table, ColumnTable):
-        return run.table.reader.signal_names()
-    rows: list[int] = np.flatnonzero(run.predicted).tolist()
-    given = (pair for index in rows for pair in run.signals[index].items())
+    names = {*run.table.columns.signal_names(), STATED}
     meant = {name for name, signal in SIGNALS.items() if signal.null_means is not None}
-    return sorted({name for name, value in given if value is not None or name in meant})
+    return sorted(n for n in names if n in meant or (run.predicted & run.given(n)).any())

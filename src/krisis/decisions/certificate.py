@@ -1,19 +1,21 @@
-"""The certificate: what `krisis certify` found, as a checked JSON file and in words."""
+"""The certificate: what `krisis certify` found, as a checked JSON file."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from krisis.confidence.patient_keys import PatientKeys
 from krisis.decisions.sample import Method
+from krisis.display import Documented
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, dumps
 from krisis.metrics.items import RunItems
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # A certificate may have been sent by anybody, with a checksum that fits: every number is checked.
 Count = Annotated[int, Field(ge=0, le=10**12)]
@@ -83,11 +85,12 @@ class Threshold(_Part):
     tests: list[TestedThreshold]
 
 
-class Certificate(_Part):
+class Certificate(Documented, _Part):
     """Everything that a certificate promises, of whom, and what it rests on."""
 
+    builder: ClassVar[str] = "krisis.pages.certify:certificate_document"
     kind: Literal["krisis.certificate"] = "krisis.certificate"
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     krisis_version: str
     method: Method
     risk: Inside
@@ -105,32 +108,14 @@ class Certificate(_Part):
     n_no_answer: Count
     n_not_evaluated: Count
     calibration_rows_hash: str
-    calibration_patients: list[str]
+    calibration_patients: PatientKeys
     calibration_scores: list[float | None]
     assumptions: list[str]
-
-    def __str__(self) -> str:
-        return "\n".join(certificate_lines(self))
 
     def to_json(self) -> JsonObject:
         """Return plain JSON with a checksum of everything else in it."""
         content: JsonObject = self.model_dump()
         return {**content, "check": _checksum(content)}
-
-    @property
-    def promise(self) -> str:
-        """Say in one sentence what is promised."""
-        loss = "risk" if self.loss == "error" else f"mean loss ({self.loss})"
-        if self.method == "crc":
-            return (
-                f"In expectation over the calibration patients, the {loss} per case, deferred "
-                f"cases counting 0, is at most {self.risk:g}: another promise than a bound on the "
-                "risk of the answered cases, and without a probability."
-            )
-        return (
-            f"With a probability of at least {1 - (self.delta or 0):g} over the calibration "
-            f"patients, the {loss} among future answered cases is at most {self.risk:g}."
-        )
 
 
 def _checksum(content: JsonMapping) -> str:
@@ -162,26 +147,3 @@ def certificate_from(content: JsonMapping, *, place: str | Path) -> Certificate:
         raise InvalidFile(
             f"{place} is no usable certificate: {where}: {first['msg']}; certify again"
         ) from None
-
-
-def certificate_lines(certificate: Certificate) -> list[str]:
-    """Return the certificate in words, one sentence or figure a line."""
-    lines = [_part_line(certificate, part) for part in certificate.parts]
-    if any(part.threshold is not None for part in certificate.parts):
-        lines.insert(0, certificate.promise)
-    return [*lines, "Assumptions:", *(f"  - {one}" for one in certificate.assumptions)]
-
-
-def _part_line(certificate: Certificate, part: Threshold) -> str:
-    whose = f"{part.group}: " if part.group else ""
-    rows, people = "rows"[: 3 + (part.n_rows != 1)], "patients"[: 7 + (part.n_patients != 1)]
-    counts = f"{part.n_rows} {rows} of {part.n_patients} {people}, {part.n_answered} answered"
-    if part.threshold is None:
-        return f"{whose}none can be certified ({counts}): {part.reason}."
-    tested = "" if part.test == "none" else f"; {part.test} test on {part.n_tested} rows"
-    return (
-        f"{whose}answer where {certificate.confidence} ≥ {part.threshold!r}: accepts "
-        f"{part.n_accepted} of {part.n_rows} rows, coverage {part.coverage:.3f} "
-        f"({part.coverage_low:.3f} to {part.coverage_high:.3f}), observed risk {part.risk:.4f} "
-        f"({part.loss_sum:g} lost); {counts}{tested}"
-    )

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from krisis import __version__
+from krisis.confidence.patient_keys import PatientKeys
 from krisis.decisions.certificate import Certificate, Identity, TestedThreshold, Threshold
 from krisis.decisions.plan import Patients, certificate_size
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
-    patient_hashes,
+    named_patients,
     patient_scores,
     rows_hash,
     sample_of,
@@ -78,6 +79,7 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
         _threshold(run, sample.part(rows), (name, chance), options) for name, rows in groups.items()
     ]
     calibrator, costs = options.score.calibrator, options.score.costs
+    made_from = rows_hash(run, sample)
     return Certificate(
         krisis_version=__version__,
         method=options.method,
@@ -95,8 +97,8 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
         identity=Identity.of(run),
         n_no_answer=run.table.n_no_answer,
         n_not_evaluated=run.table.n_not_evaluated,
-        calibration_rows_hash=rows_hash(run, sample),
-        calibration_patients=patient_hashes(run),
+        calibration_rows_hash=made_from,
+        calibration_patients=PatientKeys.of(named_patients(run), made_from=made_from),
         calibration_scores=[None if math.isnan(s) else s for s in patient_scores(sample)],
         assumptions=assumptions_of(run, sample, options, [part.test for part in parts]),
     )

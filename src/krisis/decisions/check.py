@@ -7,10 +7,10 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
-from xml.etree import ElementTree
+from typing import ClassVar, Literal
 
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED, check_limit, too_many_missing
+from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.abstention import NoAnswerRate, NotEvaluatedRate
@@ -18,6 +18,7 @@ from krisis.metrics.base import MetricScore
 from krisis.results.comparison.compare import CompareOptions, MetricDelta, compare_runs
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Decided
+from krisis.statistics.intervals import Interval
 
 State = Literal["met", "failed", "not judged"]
 _COUNTED = {metric.key: metric.name for metric in (NoAnswerRate, NotEvaluatedRate)}
@@ -34,22 +35,78 @@ _REQUIREMENT = re.compile(
 )
 # A difference of shares such as 0.97 − 1 differs from 0.03 in its last digit.
 _ROUNDING = 1e-9
-# What XML 1.0 cannot hold, not even escaped.
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TOLERANCE = re.compile(r"\s*(?P<metric>.+?)\s+by\s+(?P<margin>\S+)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One requirement and what the run says to it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One requirement and what the run says to it.
+
+    ``value`` is that of the metric, or its change against another run where ``is_change``, and
+    ``limit`` is what it is judged by;
+    ``bounds`` is what it may be once the cases that were not evaluated are known, where that would
+    decide otherwise. ``reason`` says why a requirement is not judged.
+    """
 
     requirement: str
     state: State
-    found: str
+    metric: str = ""
+    value: float | None = None
+    limit: float | None = None
+    interval: Interval | None = None
+    is_change: bool = False
+    bounds: tuple[float, float] | None = None
+    n_not_evaluated: int = 0
+    reason: str = ""
 
-    def line(self) -> str:
-        """Return the verdict in one line."""
-        return f"{self.state.upper():<10}  {self.requirement}  ({self.found})"
+    def to_dict(self) -> JsonObject:
+        """Return everything as JSON values."""
+        ends = self.interval
+        return {
+            "requirement": self.requirement,
+            "state": self.state,
+            "metric": self.metric or None,
+            "value": self.value,
+            "limit": self.limit,
+            "interval": None if ends is None else [ends.low, ends.high],
+            "level": None if ends is None else ends.level,
+            "is_change": self.is_change,
+            "bounds": None if self.bounds is None else list(self.bounds),
+            "reason": self.reason or None,
+        }
+
+
+@dataclass(frozen=True)
+class Check(Documented):
+    """What became of every requirement; ``n_checks`` different ones were made on these rows."""
+
+    verdicts: tuple[Judged, ...]
+    n_checks: int = 1
+    run: str = ""
+    builder: ClassVar[str] = "krisis.pages.check:check_document"
+
+    @property
+    def exit_code(self) -> int:
+        """Return how the command ends: 0, 1 if a requirement fails, 2 if one cannot be judged."""
+        states = {verdict.state for verdict in self.verdicts}
+        if "failed" in states:
+            return 1
+        return 2 if "not judged" in states else 0
+
+    @property
+    def passed(self) -> bool:
+        """Tell whether every requirement is met."""
+        return self.exit_code == 0
+
+    def to_json(self) -> JsonObject:
+        """Return exit_code and, under requirements, each of them with what was found."""
+        return {
+            "kind": "krisis.check",
+            "schema_version": 2,
+            "exit_code": self.exit_code,
+            "n_checks": self.n_checks,
+            "requirements": [one.to_dict() for one in self.verdicts],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +140,7 @@ def check_run(
     against: BenchmarkResult | None = None,
     options: CompareOptions | None = None,
     max_not_evaluated: float = MOST_NOT_EVALUATED,
-) -> list[Verdict]:
+) -> list[Judged]:
     """Judge every requirement, in order.
 
     Of a run that was cut short none can be judged, and of one with more cases without a reply than
@@ -108,12 +165,12 @@ def check_run(
             verdicts += [replace(one, requirement=f"{kind}: {one.requirement}") for one in found]
     cut = _cut_short("the run", run)
     if cut:
-        return [replace(one, state="not judged", found=cut) for one in verdicts]
+        return [_not_judged(one.requirement, cut) for one in verdicts]
     missing = _missing(run, against, max_not_evaluated)
     return [
         one
         if not missing or _is_about_missing(one.requirement)
-        else replace(one, state="not judged", found=missing)
+        else _not_judged(one.requirement, missing)
         for one in verdicts
     ]
 
@@ -168,12 +225,8 @@ def _deltas(
         return {}, str(error)
 
 
-def exit_code(verdicts: Sequence[Verdict]) -> int:
-    """Return 1 when a requirement fails, else 2 when one could not be judged, else 0."""
-    states = {verdict.state for verdict in verdicts}
-    if "failed" in states:
-        return 1
-    return 2 if "not judged" in states else 0
+def _not_judged(requirement: str, reason: str, metric: str = "") -> Judged:
+    return Judged(requirement=requirement, state="not judged", metric=metric, reason=reason)
 
 
 def _parsed(text: str) -> tuple[str, str, str, float]:
@@ -223,29 +276,31 @@ def _score(run: BenchmarkResult, name: str) -> MetricScore:
     return score
 
 
-def _judged(text: str, run: BenchmarkResult) -> Verdict:
+def _judged(text: str, run: BenchmarkResult) -> Judged:
     end, name, symbol, limit = _parsed(text)
     score = _score(run, name)
     if math.isnan(score.value):
         reason = score.details.get("reason", "no reason is known")
-        return Verdict(text, "not judged", f"{score.name} is undefined: {reason}")
-    value, words = score.value, f"{score.name} {score.value:.4f}"
+        return _not_judged(text, f"{score.name} is undefined: {reason}", score.name)
+    value, interval = score.value, score.interval if end else None
     if end:
-        interval = score.interval
         if interval is None or not interval.defined:
-            return Verdict(text, "not judged", f"{score.name} has no interval")
+            return _not_judged(text, f"{score.name} has no interval", score.name)
         value = interval.low if end == "lower" else interval.high
-        words = f"{words}, interval {interval.low:.4f} to {interval.high:.4f}"
     met = _OPERATORS[symbol]
-    state: State = "met" if met(value, limit) else "failed"
-    if score.bounds is not None and met(score.bounds[0], limit) != met(score.bounds[1], limit):
-        low, high = score.bounds
-        n = run.attrition.n_not_evaluated
-        words += (
-            f"; depends on the missing cases: {low:.4f} to {high:.4f} once the {n:,} that were not "
-            "evaluated are known"
-        )
-    return Verdict(text, state, words)
+    bounds = score.bounds
+    if bounds is not None and met(bounds[0], limit) == met(bounds[1], limit):
+        bounds = None
+    return Judged(
+        requirement=text,
+        state="met" if met(value, limit) else "failed",
+        metric=score.name,
+        value=score.value,
+        limit=limit,
+        interval=interval,
+        bounds=bounds,
+        n_not_evaluated=run.attrition.n_not_evaluated,
+    )
 
 
 def _is_worse(delta: MetricDelta, margin: float) -> bool:
@@ -268,91 +323,23 @@ def _relative(
     run: BenchmarkResult,
     fails: Callable[[MetricDelta, float], bool],
     reason: str,
-) -> Verdict:
+) -> Judged:
     name, margin = _tolerance(text)
     identifier = _score(run, name).identifier
     delta = deltas.get(identifier)
     if delta is None or math.isnan(delta.delta):
         reason = reason or (delta.reason if delta else "the runs were not both scored with it")
-        return Verdict(text, "not judged", f"{name} is not comparable: {reason}")
+        return _not_judged(text, f"{name} is not comparable: {reason}", name)
     if delta.direction == "neither":
-        return Verdict(text, "not judged", f"of {name} neither more nor less is better")
+        return _not_judged(text, f"of {name} neither more nor less is better", name)
     if delta.interval is None or not delta.interval.defined:
-        return Verdict(text, "not judged", f"the change of {name} has no interval")
-    ends = f"{delta.interval.low:+.4f} to {delta.interval.high:+.4f}"
-    words = f"change {delta.delta:+.4f}, interval {ends}"
-    return Verdict(text, "failed" if fails(delta, margin) else "met", words)
-
-
-def to_json(verdicts: Sequence[Verdict]) -> JsonObject:
-    """Return the verdicts as JSON values."""
-    return {
-        "kind": "krisis.check",
-        "schema_version": 1,
-        "exit_code": exit_code(verdicts),
-        "requirements": [
-            {"requirement": v.requirement, "state": v.state, "found": v.found} for v in verdicts
-        ],
-    }
-
-
-def counts_of(verdicts: Sequence[Verdict]) -> str:
-    """Say how many requirements are met, failed and not judged.
-
-    >>> counts_of([Verdict("accuracy >= 0.5", "met", "Accuracy 0.6000")])
-    '1 met, 0 failed, 0 not judged'
-    """
-    states: tuple[State, ...] = ("met", "failed", "not judged")
-    return ", ".join(f"{sum(v.state == state for v in verdicts)} {state}" for state in states)
-
-
-def to_markdown(verdicts: Sequence[Verdict], name: str) -> str:
-    """Return a section for the summary of a build, in the Markdown of GitHub."""
-    rows = [f"| {v.state} | {_code(v.requirement)} | {_plain(v.found)} |" for v in verdicts]
-    table = ["| | requirement | found |", "|---|---|---|", *rows]
-    return "\n".join([f"### {_plain(name)}: {counts_of(verdicts)}", "", *table, ""])
-
-
-def _plain(text: str) -> str:
-    """Return text that Markdown shows as it is, in one line of a table."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~&])", r"\\\1", _one_line(text))
-
-
-def _code(text: str) -> str:
-    """Return text as code in a table: a bar is escaped there too, and backticks are fenced."""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    pad = " " if len(fence) > 1 else ""
-    return f"{fence}{pad}{_one_line(text)}{pad}{fence}".replace("|", "\\|")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(_NOT_XML.sub("\ufffd", text).split())
-
-
-def to_junit(verdicts: Sequence[Verdict], name: str) -> str:
-    """Return JUnit XML, a failed requirement as a failure and one not judged as an error."""
-    states = [verdict.state for verdict in verdicts]
-    counts = {
-        "name": _NOT_XML.sub("\ufffd", name),
-        "tests": str(len(verdicts)),
-        "failures": str(states.count("failed")),
-        "errors": str(states.count("not judged")),
-        "time": "0",
-    }
-    root = ElementTree.Element("testsuites", counts)
-    suite = ElementTree.SubElement(root, "testsuite", {**counts, "skipped": "0"})
-    for verdict in verdicts:
-        requirement, found = (
-            _NOT_XML.sub("\ufffd", text) for text in (verdict.requirement, verdict.found)
-        )
-        named = {"name": requirement, "classname": "krisis.check", "time": "0"}
-        case = ElementTree.SubElement(suite, "testcase", named)
-        if verdict.state == "met":
-            ElementTree.SubElement(case, "system-out").text = found
-        else:
-            tag = "failure" if verdict.state == "failed" else "error"
-            told = {"message": found, "type": verdict.state}
-            ElementTree.SubElement(case, tag, told).text = f"{requirement}: {found}"
-    ElementTree.indent(root)
-    text = ElementTree.tostring(root, encoding="unicode")
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+        return _not_judged(text, f"the change of {name} has no interval", name)
+    return Judged(
+        requirement=text,
+        state="failed" if fails(delta, margin) else "met",
+        metric=delta.name,
+        value=delta.delta,
+        limit=-margin if delta.direction == "higher" else margin,
+        interval=delta.interval,
+        is_change=True,
+    )

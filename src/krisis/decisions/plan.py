@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy import special
@@ -29,6 +29,7 @@ from krisis.decisions.simulated_studies import (
     narrow,
 )
 from krisis.decisions.threshold_search import chain_starts, divided
+from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
@@ -56,7 +57,7 @@ MOST_PATIENTS = 1_000_000
 N_STUDIES = 1000
 N_COMPARISONS = 400
 """Simulated comparisons: each draws exchanges of its own, which takes longer."""
-_MOST_SIMULATED_ROWS = 50_000
+MOST_SIMULATED_ROWS = 50_000
 _MOST_SIMULATIONS = 12
 # A corrected size is accepted when its simulated power is as near as this to the one asked for.
 _NEAR = 0.02
@@ -111,7 +112,26 @@ class Simulation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ModelCost:
+    """What one run of a model costs; ``batch_dollars`` where batches have a price."""
+
+    model: str
+    dollars: float
+    batch_dollars: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyCost:
+    """Tokens, hours and dollars of one run of the planned rows; what is not known is None."""
+
+    input_tokens: float | None
+    output_tokens: float | None
+    hours: float | None
+    models: tuple[ModelCost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Documented):
     """The size of a study and how often it will reach its goal.
 
     ``power`` is that of the formula at this size, or of the simulation where the size was corrected
@@ -129,6 +149,8 @@ class Plan:
     inputs: Mapping[str, object]
     assumptions: tuple[str, ...] = ()
     pilot: Pilot | None = None
+    cost: StudyCost | None = None
+    builder: ClassVar[str] = "krisis.pages.plan:plan_document"
 
     def to_dict(self) -> JsonObject:
         """Return the plan as JSON values."""
@@ -151,51 +173,8 @@ class Plan:
                 "source": found.source,
             },
             "inputs": dict(self.inputs),
+            "cost": None if self.cost is None else asdict(self.cost),
         }
-
-    def __str__(self) -> str:
-        return self.text()
-
-    def text(self) -> str:
-        """Return the plan in sentences: the answer, its confirmation, what was assumed."""
-        lines = [
-            f"{self.n_patients:,} patients ({self.n_rows:,} rows) {self.goal}",
-            "",
-            self._confirmation(),
-            *self._formula(),
-            *self.assumptions,
-        ]
-        return "\n".join(lines)
-
-    def _confirmation(self) -> str:
-        found = self.simulation
-        if found is None:
-            return (
-                f"Formula: {100 * self.power:.1f} % of such studies succeed. Not simulated: more "
-                f"than {_MOST_SIMULATED_ROWS:,} rows."
-            )
-        source = "the pilot's patients" if found.source == "pilot" else "these assumptions"
-        return (
-            f"Simulation: {100 * found.power:.1f} % of {found.n_studies:,} studies of this size "
-            f"succeeded, drawn from {source} (Monte-Carlo error ± "
-            f"{100 * found.standard_error:.1f} points)."
-        )
-
-    def _formula(self) -> list[str]:
-        if self.formula_n_patients is None:
-            return ["No formula covers this metric: the size comes from simulation alone."]
-        lines = []
-        if self.formula_n_patients != self.n_patients:
-            lines.append(
-                f"The formula gives {self.formula_n_patients:,} patients; the simulation corrected "
-                "it."
-            )
-        if self.design_effect > 1:
-            lines.append(
-                f"Design effect {self.design_effect:.2f}: rows of one patient resemble each other, "
-                f"so {self.design_effect:.2f} times as many rows are needed."
-            )
-        return lines
 
 
 def is_share(metric: BaseMetric) -> bool:
@@ -278,7 +257,7 @@ def plan_estimate(
         succeeded=lambda widths: widths <= wanted,
         rescaled=rescaled,
         inputs={"metric": metric.identifier, "expected": expected, "half_width": half_width},
-        assumptions=(f"The interval is the {1 - study.alpha:.0%} interval that a run reports.",),
+        assumptions=(f"The interval is that of a run, at {100 * (1 - study.alpha):g} %.",),
     )
 
 
@@ -388,7 +367,8 @@ def _plan_paired(
     if lost:
         assumptions.append(f"The true difference is assumed to be {size:.3g}.")
     if discordance is not None:
-        assumptions.append(f"Exactly one of the two runs is right on {discordance:.1%} of rows.")
+        alone = f"{100 * discordance:.3g} %"
+        assumptions.append(f"Exactly one of the two runs is right on {alone} of rows.")
     return simulator.plan(
         "non_inferior" if inferior else "compare",
         f"{goal}, with a power of {100 * study.power:g} %",
@@ -678,11 +658,11 @@ class _Simulator:
         n, missed, reached = start, 1, MOST_PATIENTS  # sizes between which the answer must be
         for _ in range(_MOST_SIMULATIONS):
             n_asked = self._n_asked(n)
-            if self._n_rows(n_asked) > _MOST_SIMULATED_ROWS:
+            if self._n_rows(n_asked) > MOST_SIMULATED_ROWS:
                 if formula is not None and n == start:
                     return n, stated, None
                 raise InvalidValue(
-                    f"more than {_MOST_SIMULATED_ROWS:,} rows would have to be simulated; ask for "
+                    f"more than {MOST_SIMULATED_ROWS:,} rows would have to be simulated; ask for "
                     "less power, a larger difference or a wider interval"
                 )
             outcomes = self.outcomes(n_asked if self.source == "pilot" else n)
@@ -866,14 +846,14 @@ class Price(Protocol):
     def cost(self, input_tokens: float, output_tokens: float) -> float: ...
 
 
-def cost_of(
+def priced(
     plan: Plan,
     prices: Mapping[str, Price],
     *,
     input_tokens: float | None = None,
     output_tokens: float | None = None,
-) -> JsonObject:
-    """Return tokens, dollars by model and hours of one run of the planned rows.
+) -> Plan:
+    """Return a plan with the tokens, dollars by model and hours of one run of its rows.
 
     Tokens per row are those given, else those of the pilot; hours are at the pilot's pace. What is
     not known is None.
@@ -898,34 +878,15 @@ def cost_of(
             "--output-tokens, or a pilot that counted them"
         )
     dollars = {name: price.cost(n_input or 0, n_output or 0) for name, price in prices.items()}
-    return {
-        "input_tokens": n_input,
-        "output_tokens": n_output,
-        "hours": hours,
-        "models": [
-            {
-                "model": name,
-                "dollars": dollars[name],
-                "batch_dollars": None if price.batch is None else dollars[name] * price.batch,
-            }
-            for name, price in prices.items()
-        ],
-    }
-
-
-def cost_text(cost: JsonObject) -> str:
-    """Return the cost of one run in words; empty where nothing is known."""
-    words = []
-    if cost["input_tokens"] is not None and cost["output_tokens"] is not None:
-        words.append(f"{cost['input_tokens']:,.0f} tokens in, {cost['output_tokens']:,.0f} out")
-    if cost["hours"] is not None:
-        hours = cost["hours"]
-        duration = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
-        words.append(f"{duration} at the pace of the pilot")
-    for one in cost["models"]:
-        batch = one["batch_dollars"]
-        words.append(
-            f"{one['model']} ${one['dollars']:,.2f}"
-            + ("" if batch is None else f" (${batch:,.2f} as a batch)")
+    models = (
+        ModelCost(
+            model=name,
+            dollars=dollars[name],
+            batch_dollars=None if price.batch is None else dollars[name] * price.batch,
         )
-    return f"One run: {'; '.join(words)}" if words else ""
+        for name, price in prices.items()
+    )
+    cost = StudyCost(
+        input_tokens=n_input, output_tokens=n_output, hours=hours, models=tuple(models)
+    )
+    return replace(plan, cost=cost)

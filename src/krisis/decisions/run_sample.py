@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from krisis import registry
-from krisis.confidence.calibrators import Calibrator, participant_hash
+from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.variants import scores_of
 from krisis.decisions.costs import CostTable
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED, check_limit, too_many_missing
@@ -109,8 +109,9 @@ def drawing_seed(run: RunItems) -> int:
     certificates where 10 % were allowed. So it comes from what was shown of the cases and from no
     answer; where a run does not say, from the names and the truth of its rows.
     """
+    truths = run.table.columns.truth.taken(run.table.positions).cells()
     named = run.source.case_hash or dumps(
-        sorted([row.cluster_id, row.record_id, str(row.ground_truth)] for row in run.table.rows)
+        sorted([*names, str(truth)] for names, truth in zip(run.names(), truths, strict=True))
     )
     return int(hashlib.sha256(named.encode()).hexdigest()[:8], 16)
 
@@ -173,25 +174,27 @@ def groups_of(run: RunItems, columns: Sequence[str]) -> dict[str, BoolArray]:
 def group_columns(run: RunItems) -> list[str]:
     """Return the groups of the task and the metadata columns of the rows."""
     table = run.table
-    keys = {str(key) for row in table.rows for key in row.metadata}
-    return sorted({*table.answers.groups, *keys})
+    return sorted({*table.answers.groups, *table.columns.metadata_keys()})
 
 
 def rows_hash(run: RunItems, sample: Sample) -> str:
     """Return the hash of every row with its score and loss, whatever their order."""
+    table = run.table
+    labels = (
+        column.taken(table.positions).cells()
+        for column in (table.columns.truth, table.columns.prediction)
+    )
+    figures = (sample.score.tolist(), sample.loss.tolist())
     rows = sorted(
-        dumps([row.record_id, row.cluster_id, row.ground_truth, row.prediction, score, loss])
-        for row, score, loss in zip(
-            run.table.rows, sample.score.tolist(), sample.loss.tolist(), strict=True
-        )
+        dumps([record, patient, *cells])
+        for (patient, record), *cells in zip(run.names(), *labels, *figures, strict=True)
     )
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
-def patient_hashes(run: RunItems) -> list[str]:
-    """Return the hashes of the patients who have a name."""
-    named = [name for name in run.participants if not _UNNAMED.fullmatch(name)]
-    return sorted(map(participant_hash, named))
+def named_patients(run: RunItems) -> list[str]:
+    """Return the patients who have a name."""
+    return [name for name in run.participants if not _UNNAMED.fullmatch(name)]
 
 
 def patient_scores(sample: Sample) -> list[float]:

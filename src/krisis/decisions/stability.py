@@ -14,8 +14,8 @@ import numpy as np
 from krisis.answers import AnswerSet
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
+from krisis.metrics.columns import in_patient_order
 from krisis.metrics.partition import verdict
-from krisis.metrics.row_order import in_patient_order
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import match_runs, refuse_other_data

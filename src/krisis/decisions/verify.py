@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
-    patient_hashes,
+    named_patients,
     patient_scores,
     rows_hash,
     sample_of,
 )
 from krisis.decisions.sample import Sample, ratio_interval
+from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics.items import RunItems
@@ -33,12 +34,6 @@ Moment: TypeAlias = float | datetime
 _LEVEL = 0.95
 _N_PERMUTATIONS = 1000
 _VALUES_PER_BLOCK = 1_000_000
-ONE_LOOK = (
-    "this is for one look: to look again as more patients arrive, use krisis monitor (looked at "
-    "monthly, a certificate that just holds is called broken in 12 % of three-year histories)"
-)
-# Below this, scores are said to differ.
-_SUSPECT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +97,7 @@ class PartVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Documented):
     """What new patients say to a certificate; the p-values are of exchangeable scores.
 
     ``not_certified`` are groups of the new run that have no threshold.
@@ -113,9 +108,7 @@ class Verification:
     not_certified: Sequence[str]
     p_scores: float
     p_time: float | None
-
-    def __str__(self) -> str:
-        return "\n".join(verification_lines(self))
+    builder: ClassVar[str] = "krisis.pages.certify:verification_document"
 
     @property
     def verdict(self) -> Verdict:
@@ -124,6 +117,36 @@ class Verification:
         if "broken" in found:
             return "broken"
         return "held" if found == {"held"} else "cannot tell"
+
+    def to_json(self) -> JsonObject:
+        """Return the verification as JSON values."""
+        return {
+            "kind": "krisis.verification",
+            "schema_version": 1,
+            "verdict": self.verdict,
+            "risk_bound": self.certificate.risk,
+            "method": self.certificate.method,
+            "parts": [
+                {
+                    "group": part.group,
+                    "threshold": part.threshold,
+                    "verdict": part.verdict,
+                    "n_patients": part.n_patients,
+                    "n_rows": part.n_rows,
+                    "n_accepted": part.n_accepted,
+                    "loss_sum": part.loss_sum,
+                    "risk": part.risk,
+                    "risk_interval": [part.risk_interval.low, part.risk_interval.high],
+                    "coverage": part.coverage,
+                    "coverage_interval": [part.coverage_interval.low, part.coverage_interval.high],
+                    "level": part.risk_interval.level,
+                    "interval_method": part.risk_interval.method,
+                }
+                for part in self.parts
+            ],
+            "groups_not_certified": list(self.not_certified),
+            "exchangeability": {"p_scores": self.p_scores, "p_time": self.p_time},
+        }
 
 
 def verify_run(
@@ -197,7 +220,7 @@ def score_options(certificate: Certificate, calibrator: Calibrator | None) -> Sc
 
 def refuse_calibration_patients(certificate: Certificate, run: RunItems, sample: Sample) -> None:
     """Refuse a run of patients that the certificate was made on."""
-    n_seen = len(set(certificate.calibration_patients) & set(patient_hashes(run)))
+    n_seen = certificate.calibration_patients.n_among(named_patients(run))
     if rows_hash(run, sample) == certificate.calibration_rows_hash:
         n_seen = sample.n_patients
     if n_seen:
@@ -309,72 +332,4 @@ def _no_order(column: str) -> str:
     return (
         f"the values of {column!r} cannot be put in order; write all as numbers or as dates "
         "such as 2026-01-31"
-    )
-
-
-def verification_json(found: Verification) -> JsonObject:
-    """Return the verification as JSON values."""
-    return {
-        "kind": "krisis.verification",
-        "schema_version": 1,
-        "verdict": found.verdict,
-        "risk_bound": found.certificate.risk,
-        "method": found.certificate.method,
-        "parts": [
-            {
-                "group": part.group,
-                "threshold": part.threshold,
-                "verdict": part.verdict,
-                "n_patients": part.n_patients,
-                "n_rows": part.n_rows,
-                "n_accepted": part.n_accepted,
-                "loss_sum": part.loss_sum,
-                "risk": part.risk,
-                "risk_interval": [part.risk_interval.low, part.risk_interval.high],
-                "coverage": part.coverage,
-                "coverage_interval": [part.coverage_interval.low, part.coverage_interval.high],
-                "level": part.risk_interval.level,
-                "interval_method": part.risk_interval.method,
-            }
-            for part in found.parts
-        ],
-        "groups_not_certified": list(found.not_certified),
-        "exchangeability": {"p_scores": found.p_scores, "p_time": found.p_time},
-    }
-
-
-def verification_lines(found: Verification) -> list[str]:
-    """Return the verification in words."""
-    lines = [_line(found.certificate, part) for part in found.parts]
-    lines += [f"{name}: the certificate has no threshold" for name in found.not_certified]
-    lines.append(_exchangeable("the calibration patients", found.p_scores))
-    if found.p_time is not None:
-        lines.append(_exchangeable("patients earlier or later in time", found.p_time))
-    if found.certificate.method == "crc":
-        lines.append("crc bounds a mean over many calibrations, which one threshold cannot refute")
-    lines.append(ONE_LOOK)
-    whole = [f"{found.verdict}: all groups together"] if len(found.parts) > 1 else []
-    return [f"promised: {found.certificate.promise}", *whole, *lines]
-
-
-def _exchangeable(others: str, p: float) -> str:
-    words = "the scores differ" if p <= _SUSPECT else "no difference of the scores is shown"
-    return f"against {others}, {words} (permutation test, p = {p:.4f})"
-
-
-def _line(certificate: Certificate, part: PartVerdict) -> str:
-    whose = f"{part.group}: " if part.group else ""
-    risk, coverage = part.risk_interval, part.coverage_interval
-    if not part.n_rows:
-        return f"{whose}{part.verdict}: the run has no row of this group"
-    seen = "no row is accepted, so there is no risk"
-    if risk.defined:
-        clustered = part.n_patients < part.n_rows and certificate.method != "crc"
-        drawn = " on one row per patient" if clustered and risk.method != "betting" else ""
-        seen = f"risk {part.risk:.4f} ({risk.low:.4f} to {risk.high:.4f}, {risk.method}{drawn})"
-        seen += f" against {certificate.risk:g}"
-    return (
-        f"{whose}{part.verdict}: {seen}; coverage {part.coverage:.3f} "
-        f"({coverage.low:.3f} to {coverage.high:.3f}), {part.n_accepted} of {part.n_rows} rows of "
-        f"{part.n_patients} patients accepted at {part.threshold!r}"
     )

@@ -25,6 +25,7 @@ from krisis.results.asking import AskingFacts
 from krisis.results.base import BenchmarkResult
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import StopCause
+from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.description import NEVER, Identity, RunDescription
 from krisis.runs.ledger import STOPPING_RULE, add_decision
 from krisis.runs.load import list_runs, stored_parts
@@ -337,8 +338,9 @@ def furthest_unfinished(out: Path, opening: Opening) -> tuple[Path | None, str]:
 
 def run_name(opening: Opening, created_at: datetime, run_id: str) -> str:
     """Name a run after its time, suite, task and model, in letters any disk takes."""
-    suite = str(opening.suite_description.get("suite") or opening.identity.suite or "suite")
-    words = (suite, opening.task.name, str(opening.suite_description.get("mode") or ""))
+    described = SuiteFacts.of(opening.suite_description)
+    suite = described.suite or opening.identity.suite or "suite"
+    words = (suite, opening.task.name, described.mode)
     question = "-".join(dict.fromkeys(word for word in words if word))
     model = opening.backend_name or "model"
     parts = (created_at.strftime("%Y%m%dT%H%M%SZ"), question, model, run_id)

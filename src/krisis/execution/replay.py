@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from krisis.backends.base import BackendResponse, BaseBackend
@@ -72,7 +72,7 @@ class ReplayBackend(BaseBackend):
         return {"backend": self.name, "n_rows": len(self._rows)}
 
 
-def _saved_rows(path: Path) -> list[EvaluationResult]:
+def _saved_rows(path: Path) -> Sequence[EvaluationResult]:
     if is_run_file(path):
         return load_run(path).evaluation_results
     rows = BenchmarkResult.load(path).evaluation_results

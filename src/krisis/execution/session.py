@@ -62,6 +62,7 @@ from krisis.results.attrition import Attrition
 from krisis.results.call_totals import CallTotals
 from krisis.results.repeats import mark_agreement
 from krisis.results.stops import Decided, StopCause
+from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.description import Identity
 from krisis.runs.provider_batches import ProviderBatchLog
 
@@ -192,7 +193,7 @@ class Session:
             suite=job.suite.name,
             task=self._task.name,
             features=str(config.features),
-            mode=str(job.description.get("mode") or ""),
+            mode=SuiteFacts.of(job.description).mode,
             seed=config.seed,
             data=job.records.content_hash,
             n_records=len(job.records),

@@ -6,17 +6,20 @@ import inspect
 import math
 import re
 from abc import ABC
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, SupportsIndex, overload
+
+import numpy as np
 
 from krisis.display import ShortRepr, cut, format_value, listed
 from krisis.errors import InvalidValue
 from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue
+from krisis.metrics.columns import Columns, RowColumns
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.rescored import Rescored
 from krisis.metrics.scores_table import scores_html
-from krisis.metrics.table import Answers, Table
+from krisis.metrics.table import Answers, IntArray, Table
 from krisis.outcomes import Outcome, outcome_of
 from krisis.statistics.intervals import Interval
 
@@ -121,23 +124,30 @@ class MetricScore(ShortRepr):
         return self.key + self.name[len(_plain_name(self.name)) :].strip()
 
 
-class Rows(list[EvaluationResult]):
-    """Evaluation results that turn into one table, once, whatever the number of metrics.
+class Rows(Sequence[EvaluationResult]):
+    """Evaluation results by column: they turn into one table, once, and into rows on a look.
 
     ``answers`` is what is known of the task that the rows answer. The table orders them by patient
     unless they are to be taken ``as_given``.
+
+    >>> rows = Rows([EvaluationResult(1, 1), EvaluationResult(0, 1)])
+    >>> len(rows), rows[1].prediction, rows.table.n_answered
+    (2, 0, 2)
     """
 
-    __slots__ = ("_table", "answers", "as_given")
+    __slots__ = ("_table", "answers", "as_given", "columns")
 
     def __init__(
         self,
-        results: Iterable[EvaluationResult] = (),
+        results: Iterable[EvaluationResult] | Columns = (),
         answers: Answers | None = None,
         *,
         as_given: bool = False,
     ) -> None:
-        super().__init__(results)
+        if isinstance(results, Rows):
+            self.columns: Columns = results.columns
+        else:
+            self.columns = results if isinstance(results, Columns) else RowColumns(list(results))
         self.as_given = as_given
         self.answers = answers or getattr(results, "answers", None)
         self._table: Table | None = None
@@ -148,14 +158,38 @@ class Rows(list[EvaluationResult]):
 
     @property
     def table(self) -> Table:
-        """Return the table, converting on first use; later, rows may only be added or removed."""
-        if self._table is None or self._table.n_rows != len(self):
-            self._table = Table(self, self.answers, as_given=self.as_given)
+        """Return the table, converting on first use."""
+        if self._table is None:
+            self._table = Table(self.columns, self.answers, as_given=self.as_given)
         return self._table
 
-    def taken(self, places: Sequence[int]) -> Rows:
+    def taken(self, places: Sequence[int] | IntArray) -> Rows:
         """Return the rows at some places, in that order, which their table keeps."""
-        return Rows((self[place] for place in places), self.answers, as_given=True)
+        picked = self.columns.taken(np.asarray(places, dtype=np.int64))
+        return Rows(picked, self.answers, as_given=True)
+
+    def __len__(self) -> int:
+        return self.columns.n_rows
+
+    def __iter__(self) -> Iterator[EvaluationResult]:
+        return iter(self.columns.rows)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> EvaluationResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[EvaluationResult]: ...
+    def __getitem__(
+        self, index: SupportsIndex | slice
+    ) -> EvaluationResult | list[EvaluationResult]:
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return self.columns.rows_at(places)
+        return self.columns.rows_at([places])[0]
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Rows | list) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self):,} rows)"

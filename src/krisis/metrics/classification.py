@@ -15,8 +15,9 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.columns import NO_LABEL
 from krisis.metrics.forms import Form, Share, Undefined
-from krisis.metrics.table import NO_LABEL, BoolArray, Table
+from krisis.metrics.table import BoolArray, Table
 
 __all__ = [
     "DiseaseNPV",

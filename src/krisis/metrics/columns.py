@@ -1,275 +1,466 @@
-"""A table whose columns come from a file by themselves: no row is ever made."""
+"""Rows by column, wherever they are kept: in memory, in a run file, in a Parquet file.
 
+`Columns` is what a `Table` and the sequence `Rows` are made of. A column is read when something
+asks for it, and a row is built only when somebody looks at one. Places count the rows from 0 in the
+order in which they are kept.
+
+There is one order of rows, so that the order of a file changes no figure: by patient, then by
+record, as text. Repeats of a record follow each other by their number. Rows that share or lack all
+of these are ordered by what they hold, so that only rows that are alike can change places. Whatever
+is drawn at random (patients, folds, exchanges) is drawn in this order, and sums are added up in it.
+"""
+
+# What a method of a source returns is said once, in `Columns`.
+# ruff: noqa: D102
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from itertools import count
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from krisis.errors import InvalidValue
-from krisis.metrics.labels import Codes, group_name, hashable, sorted_groups
-from krisis.metrics.table import (
-    DEFERRAL,
-    NO_LABEL,
-    UNREADABLE,
-    WHY_DEFERRED,
-    Answers,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Label,
-    Table,
-    Units,
-)
+from krisis.metrics.labels import FloatArray, IntArray, Label
+from krisis.outcomes import NO_ANSWER_CLASSES, OUTCOMES
 
-Name = Callable[[int], str]
+if TYPE_CHECKING:
+    from krisis.metrics.base import EvaluationResult
+
+NO_LABEL = -1
+ANSWERED, ABSTAINED, NO_ANSWER, NOT_EVALUATED = range(len(OUTCOMES))
 _ROWS_PER_BLOCK = 8192
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """A column of few different values: the code of every row, and what each code stands for."""
+    """A column by its different values: the code of every row, and what each code stands for."""
 
-    code: NDArray[np.integer]
+    code: IntArray
     values: Sequence[object]
 
+    @classmethod
+    def of(cls, cells: Iterable[object]) -> Coded:
+        """Code the cells of a column; values of different types are different.
 
-@dataclass(frozen=True, slots=True)
-class ScoredColumns:
-    """What every metric reads: codes of the labels (−1 for none), outcomes, confidences."""
+        >>> Coded.of(["a", 1, "a", True]).code.tolist()
+        [0, 1, 0, 2]
+        """
+        coder = Coder()
+        coder.add(list(cells))
+        return coder.coded()
 
-    labels: list[Label]
-    truth: IntArray
-    prediction: IntArray
-    abstained: BoolArray
-    no_answer: BoolArray
-    confidence: FloatArray
-    n_not_evaluated: int
+    @classmethod
+    def empty(cls, n: int) -> Coded:
+        """Return the column of a key that no row has."""
+        return cls(np.zeros(n, dtype=np.int64), [None])
+
+    def taken(self, places: IntArray) -> Coded:
+        """Return the column of some rows."""
+        return Coded(self.code[places], self.values)
+
+    def cells(self) -> list[object]:
+        """Return the value of every row."""
+        return list(map(self.values.__getitem__, self.code.tolist()))
+
+    def mapped(self, value_of: Callable[[object], int]) -> IntArray:
+        """Return a number for every row, worked out once for every value that occurs."""
+        found = np.zeros(len(self.values), dtype=np.int64)
+        for one in seen(self.code, len(self.values)):
+            found[one] = value_of(self.values[one])
+        return found[self.code]
 
 
-class ColumnReader(Protocol):
-    """Reads further columns of the scored rows when something asks for them."""
+class Coder:
+    """Codes a column part by part, so that each different value is held once."""
+
+    def __init__(self) -> None:
+        numbers = count()
+        # By type, as 1, 1.0 and True are equal and mean different things.
+        self._codes: defaultdict[type, defaultdict[object, int]] = defaultdict(
+            lambda: defaultdict(numbers.__next__)
+        )
+        self._values: list[object] = []
+        self._parts: list[IntArray] = []
+
+    def add(self, cells: Sequence[object]) -> None:
+        """Add the next cells."""
+        codes, kinds = self._codes, set(map(type, cells))
+        if len(kinds) == 1:
+            (kind,) = kinds
+            # A list or an object cannot be looked up: its text can.
+            keys = map(str, cells) if kind in (list, dict) else cells
+            found: Iterable[int] = map(codes[kind].__getitem__, keys)
+        else:
+            found = (
+                codes[kind][str(cell) if kind in (list, dict) else cell]
+                for kind, cell in zip(map(type, cells), cells, strict=True)
+            )
+        part = np.fromiter(found, np.int64, len(cells))
+        self._parts.append(part)
+        known = len(self._values)
+        if part.size and part.max() >= known:
+            new, first = np.unique(part, return_index=True)
+            self._values += [cells[place] for place in first[new >= known].tolist()]
+
+    def coded(self) -> Coded:
+        """Return the whole column."""
+        parts = self._parts
+        code = parts[0] if len(parts) == 1 else np.concatenate(parts or [_NO_CODES])
+        return Coded(code, self._values)
+
+
+_NO_CODES: IntArray = np.empty(0, dtype=np.int64)
+
+
+def seen(code: IntArray, n: int) -> list[int]:
+    """Return the codes that occur, in the order in which they first do."""
+    found: dict[int, None] = {}
+    n_present = int(np.count_nonzero(np.bincount(code, minlength=n))) if code.size else 0
+    for start in range(0, code.size, _ROWS_PER_BLOCK):
+        if len(found) == n_present:
+            break
+        present, first = np.unique(code[start : start + _ROWS_PER_BLOCK], return_index=True)
+        found |= dict.fromkeys(present[np.argsort(first)].tolist())
+    return list(found)
+
+
+class Columns(ABC):
+    """The rows of one source by column; ``place`` names the source in messages."""
+
+    place = ""
+    n_rows: int
+
+    @abstractmethod
+    def rows_at(self, places: Sequence[int]) -> list[EvaluationResult]:
+        """Build the rows of some places."""
 
     @property
-    def place(self) -> str:
-        """Name the file in a message."""
+    @abstractmethod
+    def outcome(self) -> NDArray[np.int8]:
+        """The outcome of every row, as its place in `OUTCOMES`."""
 
-    def metadata_column(self, key: str) -> Coded | None:
-        """Return a metadata column; None where there is none."""
+    @property
+    @abstractmethod
+    def truth(self) -> Coded:
+        """The right answers as they were given."""
 
-    def signal_column(self, name: str) -> FloatArray | None:
-        """Return a signal, NaN where a row lacks it; None where there is no such column."""
+    @property
+    @abstractmethod
+    def prediction(self) -> Coded:
+        """The predictions as they were given, also those of replies that are no answer."""
 
+    @property
+    @abstractmethod
+    def confidence(self) -> FloatArray:
+        """The confidence of every row, NaN where none was stated."""
+
+    @property
+    @abstractmethod
+    def clusters(self) -> Coded:
+        """The patients by name, empty where a row has none."""
+
+    @property
+    @abstractmethod
+    def records(self) -> Coded:
+        """The records by name, empty where a row has none."""
+
+    @abstractmethod
+    def metadata(self, key: str) -> Coded:
+        """Return the values of a metadata key, None where a row lacks it."""
+
+    @abstractmethod
+    def metadata_keys(self) -> list[str]:
+        """Return the keys that the metadata of any row has."""
+
+    @abstractmethod
+    def signal(self, name: str) -> FloatArray | None:
+        """Return a signal as numbers, NaN where it is missing or null.
+
+        None where a row holds something else: then the rows must be looked at.
+        """
+
+    @abstractmethod
     def signal_names(self) -> list[str]:
-        """Return the names of the signals that there are columns of."""
+        """Return the names of the signals that any row has."""
 
-    def clusters(self) -> IntArray:
-        """Return a code of the patient of every row, numbered by first appearance."""
+    @cached_property
+    def rows(self) -> list[EvaluationResult]:
+        """All rows, built once."""
+        return self.rows_at(range(self.n_rows))
 
-    def repeats_records(self) -> bool:
-        """Tell whether a record occurs more than once."""
-
-    def row_name(self, index: int) -> str:
+    def row_name(self, place: int) -> str:
         """Name a row in a message."""
+        (record,) = self.records.taken(np.array([place])).cells()
+        return f"row {place}" + (f" ({record})" if record else "")
 
-    def cluster_name(self, code: int) -> str:
-        """Return the name of a patient."""
+    def order(self, places: IntArray) -> IntArray:
+        """Return places in the one order of rows."""
+        asking = self.metadata("sample_index").mapped(_asking_of)
+        names = [_ranks(column)[places] for column in (self.clusters, self.records)]
+        found, tied = _sorted_places([*names, asking[places]])
+        if tied.any():  # only rows that are alike may change places
+            held = dict(
+                zip(
+                    places[found[tied]].tolist(),
+                    map(_what_it_holds, self.rows_at(places[found[tied]].tolist())),
+                    strict=True,
+                )
+            )
+            keys = [column[found] for column in (*names, asking[places])]
+            return _sorted_within(places[found], keys, held)
+        return places[found]
 
-    def missing_labels(self) -> list[Label]:
-        """Return the right answers of the rows that were not evaluated."""
+    def patients(self, places: IntArray) -> IntArray:
+        """Return the patient of some rows, numbered as they appear.
 
-    def missing_deferral(self) -> list[object]:
-        """Return the deferral labels of the rows that were not evaluated."""
-
-    def missing_clusters(self) -> list[str]:
-        """Return the patients of whom no row was evaluated."""
-
-
-class LazyNames(Sequence[str]):
-    """Names that are looked up one by one: a list of ten million would fill the memory."""
-
-    def __init__(self, n: int, name_of: Name) -> None:
-        self._n, self._name_of = n, name_of
-
-    def __len__(self) -> int:
-        return self._n
-
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
-        if isinstance(index, slice):
-            return [self._name_of(one) for one in range(*index.indices(self._n))]
-        return self._name_of(range(self._n)[index])
-
-
-class ColumnTable(Table):
-    """The table of rows that stay in their file; it equals the table of the rows themselves."""
-
-    def __init__(
-        self, columns: ScoredColumns, reader: ColumnReader, answers: Answers | None = None
-    ) -> None:
-        self.answers = answers or Answers()
-        self.reader = reader
-        self.labels, self.n_not_evaluated = columns.labels, columns.n_not_evaluated
-        self.truth, self.prediction = columns.truth, columns.prediction
-        self.abstained, self.no_answer = columns.abstained, columns.no_answer
-        self.confidence = columns.confidence
-        self.n_rows = self.truth.size + columns.n_not_evaluated
-        self._shared = {}
-        for column in (self.truth, self.prediction, self.abstained, self.no_answer):
-            column.setflags(write=False)
-        self.confidence.setflags(write=False)
+        A row without one is a patient of its own.
+        """
+        code = self.clusters.code[places]
+        nameless = [at for at, name in enumerate(self.clusters.values) if not name]
+        if nameless:
+            alone = np.isin(code, nameless)
+            code = np.where(alone, len(self.clusters.values) + np.arange(code.size), code)
+        return numbered(code)
 
     @property
-    def n_scored(self) -> int:
-        """Count the rows of which a reply exists."""
-        return int(self.truth.size)
+    def has_nameless_patients(self) -> bool:
+        """Tell whether a row names no patient."""
+        return not all(self.clusters.values)
 
-    @property
-    def rows(self):  # type: ignore[no-untyped-def,override]
-        """Refuse what would need a row in memory for every line of the file."""
-        raise InvalidValue(
-            f"this needs every row in memory, and {self.reader.place} has {self.n_rows:,}; it "
-            "works on smaller files and on runs"
+    def patient_names(self, places: IntArray) -> list[str]:
+        """Name the patients of some rows."""
+        return list(map(str, self.clusters.taken(places).cells()))
+
+    def repeats_records(self, places: IntArray) -> bool:
+        """Tell whether a record occurs more than once."""
+        named = np.array([bool(name) for name in self.records.values], dtype=np.bool_)
+        code = self.records.code[places]
+        return bool((np.bincount(code[named[code]]) > 1).any()) if code.size else False
+
+    def failures(self) -> list[tuple[str, int, str]]:
+        """Return the classes of rows without an answer, the most frequent first.
+
+        Each with its number and what was said of the first.
+        """
+        lost = np.flatnonzero(self.outcome >= NO_ANSWER)
+        numbers: dict[str, int] = defaultdict(int)
+        examples: dict[str, str] = {}
+        for row in self.rows_at(lost.tolist()):
+            numbers[row.failure_class] += 1
+            examples.setdefault(row.failure_class, row.error or "")
+        ranked = sorted(numbers, key=lambda name: -numbers[name])
+        return [(name, numbers[name], examples[name]) for name in ranked]
+
+    def taken(self, places: IntArray) -> Columns:
+        """Return the columns of some rows, in that order."""
+        return PickedColumns(self, places)
+
+
+class RowColumns(Columns):
+    """Columns of rows that are in memory."""
+
+    def __init__(self, rows: Sequence[EvaluationResult]) -> None:
+        self.rows = rows if isinstance(rows, list) else list(rows)
+        self.n_rows = len(self.rows)
+
+    def rows_at(self, places: Sequence[int]) -> list[EvaluationResult]:
+        return [self.rows[place] for place in places]
+
+    @cached_property
+    def outcome(self) -> NDArray[np.int8]:
+        found = (
+            (ABSTAINED if row.abstained else ANSWERED)
+            if row.error is None
+            else (NO_ANSWER if row.failure_class in NO_ANSWER_CLASSES else NOT_EVALUATED)
+            for row in self.rows
         )
+        return np.fromiter(found, np.int8, self.n_rows)
 
     @cached_property
-    def says_why_deferred(self) -> bool:  # type: ignore[override]
-        """Tell whether any row says why its case is to be deferred."""
-        return any(self.reader.metadata_column(key) is not None for key in WHY_DEFERRED)
+    def truth(self) -> Coded:
+        return Coded.of([row.ground_truth for row in self.rows])
 
-    def metadata(self, key: str) -> list[object]:
-        """Return a metadata value of every row, None where a row lacks it."""
-        column = self.reader.metadata_column(key)
-        if column is None:
-            return [None] * self.n_scored
-        return list(map(column.values.__getitem__, column.code.tolist()))
+    @cached_property
+    def prediction(self) -> Coded:
+        return Coded.of([row.prediction for row in self.rows])
 
     @property
-    def missing_truths(self) -> list[Label]:
-        """The right answers of the rows that were not evaluated."""
-        return self.reader.missing_labels()
+    def confidence(self) -> FloatArray:
+        stated = [row.confidence for row in self.rows]
+        found = np.array(stated, dtype=np.float64)  # None becomes NaN
+        if np.count_nonzero(np.isnan(found)) > stated.count(None):
+            place = next(at for at in np.flatnonzero(np.isnan(found)) if stated[at] is not None)
+            raise InvalidValue(
+                f"{self.row_name(int(place))}: confidence must lie between 0 and 1, not nan"
+            )
+        return found
 
     @cached_property
-    def missing_due(self) -> IntArray:
-        """The deferral labels of the rows that were not evaluated."""
-        values = map(hashable, self.reader.missing_deferral())
-        return np.array([DEFERRAL.get(value, NO_LABEL) for value in values], dtype=np.int64)
+    def clusters(self) -> Coded:
+        return Coded.of([row.cluster_id for row in self.rows])
 
     @cached_property
-    def _deferral(self) -> tuple[IntArray, str]:
-        column = self.reader.metadata_column("should_abstain")
-        if column is None:
-            return np.full(self.n_scored, NO_LABEL, dtype=np.int64), ""
-        codes = [DEFERRAL.get(hashable(value), UNREADABLE) for value in column.values]
-        found = np.array(codes, dtype=np.int64)[column.code]
-        if not (found == UNREADABLE).any():
-            return found, ""
-        first = int(np.flatnonzero(found == UNREADABLE)[0])
-        value = column.values[int(column.code[first])]
-        name = self.reader.row_name(first)
-        wrong = f"{name}: metadata['should_abstain'] must be true or false, not {value!r}"
-        return np.maximum(found, NO_LABEL), wrong
+    def records(self) -> Coded:
+        return Coded.of([row.record_id for row in self.rows])
 
-    @cached_property
-    def should_abstain(self) -> IntArray:
-        """1 where the case asked for deferral, 0 where not, −1 where nobody said or none can."""
-        return self._deferral[0]
+    def metadata(self, key: str) -> Coded:
+        return Coded.of([row.metadata.get(key) for row in self.rows])
 
-    @cached_property
-    def unreadable_deferral(self) -> str:
-        """Say which row has a deferral label that is neither true nor false; empty without any."""
-        return self._deferral[1]
+    def metadata_keys(self) -> list[str]:
+        return list({str(key): None for row in self.rows for key in row.metadata})
 
-    @cached_property
-    def patients(self) -> Units:
-        """The patient of every row; a row without one is a patient of its own."""
-        code = self.reader.clusters()
-        return Units(code, int(code.max(initial=-1)) + 1)
-
-    @cached_property
-    def patient_names(self) -> Sequence[str]:  # type: ignore[override]
-        """The name of every patient, in the order of their codes."""
-        return LazyNames(self.patients.n, self.reader.cluster_name)
-
-    @cached_property
-    def repeats_cases(self) -> bool:
-        """Tell whether a record was asked several times, so that its rows say hardly more."""
-        return self.patients.n < self.n_scored and self.reader.repeats_records()
-
-    def _grouped(self, column: str) -> tuple[list[str], IntArray]:
-        codes = Codes(lambda value: group_name(column, value), {})
-        found = self.reader.metadata_column(self.answers.groups.get(column, column))
-        if found is None:
-            if self.n_scored:
-                codes[None]
-            return sorted_groups(codes, np.zeros(self.n_scored, dtype=np.int64))
-        place = np.zeros(len(found.values), dtype=np.int64)
-        for one in np.flatnonzero(np.bincount(found.code, minlength=place.size)).tolist():
-            place[one] = codes[hashable(found.values[one])]
-        return sorted_groups(codes, place[found.code])
-
-    def restricted(self, rows: BoolArray) -> ColumnTable:
-        """Return the table of some of the scored rows."""
-        if rows.all():
-            return self
-        part = ScoredColumns(
-            self.labels,
-            self.truth[rows],
-            self.prediction[rows],
-            self.abstained[rows],
-            self.no_answer[rows],
-            self.confidence[rows],
-            self.n_not_evaluated,
-        )
-        return ColumnTable(part, _Part(self.reader, np.flatnonzero(rows)), self.answers)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The further columns of some of the rows."""
-
-    whole: ColumnReader
-    kept: IntArray
-
-    @property
-    def place(self) -> str:
-        return self.whole.place
-
-    def metadata_column(self, key: str) -> Coded | None:
-        column = self.whole.metadata_column(key)
-        return column and Coded(column.code[self.kept], column.values)
-
-    def signal_column(self, name: str) -> FloatArray | None:
-        values = self.whole.signal_column(name)
-        return None if values is None else values[self.kept]
+    def signal(self, name: str) -> FloatArray | None:
+        return as_numbers([row.signals.get(name) for row in self.rows])
 
     def signal_names(self) -> list[str]:
-        return self.whole.signal_names()
+        return sorted({str(name) for row in self.rows for name in row.signals})
 
-    def clusters(self) -> IntArray:
-        return numbered(self.whole.clusters()[self.kept])
 
-    def repeats_records(self) -> bool:
-        return self.whole.repeats_records()
+class PickedColumns(Columns):
+    """Some rows of other columns."""
 
-    def row_name(self, index: int) -> str:
-        return self.whole.row_name(int(self.kept[index]))
+    def __init__(self, whole: Columns, places: IntArray) -> None:
+        self._whole, self._places = whole, np.asarray(places, dtype=np.int64)
+        self.place, self.n_rows = whole.place, int(self._places.size)
 
-    def cluster_name(self, code: int) -> str:
-        first = int(np.flatnonzero(self.clusters() == code)[0])
-        return self.whole.cluster_name(int(self.whole.clusters()[self.kept[first]]))
+    def rows_at(self, places: Sequence[int]) -> list[EvaluationResult]:
+        return self._whole.rows_at(self._places[list(places)].tolist())
 
-    def missing_labels(self) -> list[Label]:
-        return self.whole.missing_labels()
+    @property
+    def outcome(self) -> NDArray[np.int8]:
+        return self._whole.outcome[self._places]
 
-    def missing_deferral(self) -> list[object]:
-        return self.whole.missing_deferral()
+    @property
+    def truth(self) -> Coded:
+        return self._whole.truth.taken(self._places)
 
-    def missing_clusters(self) -> list[str]:
-        return self.whole.missing_clusters()
+    @property
+    def prediction(self) -> Coded:
+        return self._whole.prediction.taken(self._places)
+
+    @property
+    def confidence(self) -> FloatArray:
+        return self._whole.confidence[self._places]
+
+    @property
+    def clusters(self) -> Coded:
+        return self._whole.clusters.taken(self._places)
+
+    @property
+    def records(self) -> Coded:
+        return self._whole.records.taken(self._places)
+
+    def metadata(self, key: str) -> Coded:
+        return self._whole.metadata(key).taken(self._places)
+
+    def metadata_keys(self) -> list[str]:
+        return self._whole.metadata_keys()
+
+    def signal(self, name: str) -> FloatArray | None:
+        found = self._whole.signal(name)
+        return None if found is None else found[self._places]
+
+    def signal_names(self) -> list[str]:
+        return self._whole.signal_names()
+
+    def row_name(self, place: int) -> str:
+        return self._whole.row_name(int(self._places[place]))
+
+    def order(self, places: IntArray) -> IntArray:
+        # A row may have been picked twice: its copies keep their order.
+        found = self._whole.order(np.unique(self._places[places]))
+        rank = np.zeros(int(found.max(initial=-1)) + 1, dtype=np.int64)
+        rank[found] = np.arange(found.size)
+        return places[np.argsort(rank[self._places[places]], kind="stable")]
+
+    def patients(self, places: IntArray) -> IntArray:
+        return self._whole.patients(self._places[places])
+
+    def patient_names(self, places: IntArray) -> list[str]:
+        return self._whole.patient_names(self._places[places])
+
+    def repeats_records(self, places: IntArray) -> bool:
+        return self._whole.repeats_records(self._places[places])
+
+
+def _sorted_places(
+    keys: Sequence[IntArray],
+) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Return the order by several keys, the first one first, and which share them all.
+
+    >>> _sorted_places([np.array([1, 0, 1]), np.array([2, 5, 2])])
+    (array([1, 0, 2]), array([False,  True,  True]))
+    """
+    order = np.lexsort(keys[::-1])
+    tied = np.zeros(order.size, dtype=np.bool_)
+    if order.size > 1:
+        alike = np.all([np.diff(key[order]) == 0 for key in keys], axis=0)
+        tied[1:] |= alike
+        tied[:-1] |= alike
+    return order, tied
+
+
+def _asking_of(number: object) -> int:
+    """Return which asking of its record a row is, from 0 on, by what its metadata say."""
+    return number if isinstance(number, int) and abs(number) < 2**62 else 0
+
+
+def _what_it_holds(row: EvaluationResult) -> tuple[object, ...]:
+    """Return what rows that share patient, record and asking are ordered by."""
+    answer = "" if row.prediction is None else str(row.prediction)
+    confidence = -1.0 if row.confidence is None else row.confidence
+    told = [json.dumps(one, sort_keys=True, default=str) for one in (row.metadata, row.signals)]
+    return str(row.ground_truth), answer, row.abstained, confidence, *told
+
+
+def in_patient_order(rows: Sequence[EvaluationResult]) -> list[EvaluationResult]:
+    """Return rows in the one order of rows."""
+    columns = getattr(rows, "columns", None) or RowColumns(rows)
+    return columns.rows_at(columns.order(np.arange(columns.n_rows)).tolist())
+
+
+def _ranks(column: Coded) -> IntArray:
+    """Return the rank of every row's name among the names, as text."""
+    names = column.values
+    order = sorted(range(len(names)), key=names.__getitem__)  # type: ignore[arg-type]
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[order] = np.arange(len(names))
+    return rank[column.code]
+
+
+def _sorted_within(
+    places: IntArray, keys: Sequence[IntArray], held: dict[int, tuple[object, ...]]
+) -> IntArray:
+    """Order places that share all their keys by what their rows hold."""
+    changes = np.any([np.diff(key) != 0 for key in keys], axis=0)
+    found: list[int] = []
+    for together in np.split(places, np.flatnonzero(changes) + 1):
+        listed = together.tolist()
+        found += sorted(listed, key=held.__getitem__) if len(listed) > 1 else listed
+    return np.array(found, dtype=np.int64)
+
+
+def as_numbers(cells: Sequence[object]) -> FloatArray | None:
+    """Return numbers, NaN for None; nothing where a cell is neither, or is NaN itself.
+
+    >>> as_numbers([1, None, 0.5]).tolist(), as_numbers([[1]])
+    ([1.0, nan, 0.5], None)
+    """
+    if not set(map(type, cells)) <= {int, float, type(None)}:
+        return None
+    try:
+        found = np.array(cells, dtype=np.float64)
+    except OverflowError:  # JSON holds whole numbers of any length
+        return None
+    n_missing = np.count_nonzero(np.isnan(found))
+    return found if n_missing == sum(cell is None for cell in cells) else None
 
 
 def numbered(values: NDArray[np.generic]) -> IntArray:

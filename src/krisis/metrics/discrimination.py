@@ -96,21 +96,25 @@ class Ranking(Form):
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
         """Return mid-P limits on as many rows as the variance by patient amounts to."""
+        patients = self.patients(table)
+        found = self.interval(
+            self.value(), patients, level=options.level, prior_icc=prior_icc(table)
+        )
+        return Uncertainty(found)
+
+    def patients(self, table: Table) -> ranking.RankedPatients:
+        """Return what the patients of a table say about the ranking."""
         units = table.patients
         weighted, everyone = self.on(units), np.ones((units.n, 1))
         positives, negatives = (side @ everyone for side in weighted.sides)
         ranked = self.figure(positives, negatives)
-        patients = ranking.RankedPatients(
+        return ranking.RankedPatients(
             influence_positive=(weighted.positives.T @ ranked.of_positive)[:, 0],
             influence_negative=(weighted.negatives.T @ ranked.of_negative)[:, 0],
             rows_positive=np.asarray(weighted.positives.sum(axis=0)),
             rows_negative=np.asarray(weighted.negatives.sum(axis=0)),
             n_telling=self._n_telling(weighted),
         )
-        found = self.interval(
-            float(ranked.value[0]), patients, level=options.level, prior_icc=prior_icc(table)
-        )
-        return Uncertainty(found)
 
     @staticmethod
     def _n_telling(weighted: _WeightedRanking) -> int:

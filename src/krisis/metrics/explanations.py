@@ -21,9 +21,6 @@ METHODS: Mapping[str, str] = {
     "permutation_t": "studentised permutation of patients, inverted",
     "percentile": "percentiles of the resampled patients",
     "expanded_percentile": "percentiles of the resampled patients, widened for few patients",
-    "basic": "basic bootstrap of patients",
-    "bca": "bias-corrected and accelerated bootstrap of patients",
-    "jackknife_t": "jackknife over patients with Student's quantiles",
     "student": "Student's interval of the means of patients",
     "unpaired": "the intervals of two runs combined as if they had no case in common",
     "whole_range": "every possible value: the data exclude none",
@@ -86,10 +83,8 @@ REASONS: Mapping[str, str] = {
     "no_resamples_wanted": "no resamples were wanted",
     "needs_at_least_two_clusters": "fewer than two patients",
     "needs_at_least_two_patients": "fewer than two patients",
-    "fewer_than_two_jackknife_values": "fewer than two patients can be left out",
     "fewer_than_two_valid_resamples": "hardly any resample has a value",
     "every_resample_gives_the_same_value": "every resample gives the same value",
-    "the_estimate_lies_outside_its_resamples": "the figure lies outside its resamples",
     "a_side_has_no_interval": "one of the two sides has no interval",
     "a_stratum_has_no_rows": "one of the groups has no rows",
     "one_patient": "there is one patient only",
@@ -118,8 +113,8 @@ def explained(reason: str) -> str:
 def method_lines(methods: Iterable[str]) -> list[str]:
     """Say what every method is, each once, in the order of first use.
 
-    >>> method_lines(["basic", "basic", "my_own"])
-    ['basic: basic bootstrap of patients']
+    >>> method_lines(["percentile", "percentile", "my_own"])
+    ['percentile: percentiles of the resampled patients']
     """
     return [f"{name}: {METHODS[name]}" for name in dict.fromkeys(methods) if name in METHODS]
 

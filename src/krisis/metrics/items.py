@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,7 +11,6 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonValue
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.columns import ColumnTable
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Label, Loss, Table
 
 # The signal that holds the confidence which a krisis backend returned.
@@ -70,19 +69,39 @@ class RunItems:
         return self.table.patient_names
 
     @property
+    def n_participants(self) -> int:
+        """Count the patients."""
+        return self.table.patients.n
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Yield the patient and the record of every item."""
+        patients = self.table.columns.patient_names(self.table.positions)
+        return zip(patients, self.table.record_ids, strict=True)
+
+    @property
     def participant(self) -> IntArray:
         """The patient of every item."""
         return self.table.patients.code
 
     def signal(self, name: str) -> FloatArray | None:
-        """Return a signal of every item as numbers, NaN where it lacks; None where rows hold it."""
-        if not isinstance(self.table, ColumnTable):
+        """Return a signal of every item as numbers, NaN where it is missing or null.
+
+        None where an item holds something else.
+        """
+        found = self.table.columns.signal(name)
+        if found is None:
             return None
-        found = self.table.reader.signal_column(name)
-        if name == STATED:
-            stated = self.table.confidence
-            return stated if found is None else np.where(np.isnan(found), stated, found)
-        return np.full(self.n_items, np.nan) if found is None else found
+        found = found[self.table.positions]
+        return np.where(np.isnan(found), self._stated, found) if name == STATED else found
+
+    @cached_property
+    def _stated(self) -> FloatArray:
+        """The confidence that every row has, whatever the table was given instead."""
+        return self.table.columns.confidence[self.table.positions]
+
+    def lacks(self, name: str, index: int) -> bool:
+        """Say whether an item does not have a signal, not even a null."""
+        return name != STATED and name not in self.table.row(index).signals
 
     def given(self, name: str) -> BoolArray:
         """True where an item has a signal."""
@@ -133,10 +152,8 @@ class RunItems:
 
     def place(self, index: int) -> str:
         """Name an item in a message."""
-        if isinstance(self.table, ColumnTable):
-            return self.table.reader.row_name(index)
-        row = self.table.rows[index]
-        patient = f"{self.words[0]} {self.participants[int(self.participant[index])]}"
+        row = self.table.row(index)
+        patient = f"{self.words[0]} {row.cluster_id or self.table.columns.row_name(index)}"
         item = row.metadata.get("item")
         return f"{patient}, item {item}" if item else patient
 

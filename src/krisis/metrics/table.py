@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, repeat
-from operator import contains
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonMapping
+from krisis.metrics.columns import (
+    ABSTAINED,
+    NO_ANSWER,
+    NO_LABEL,
+    NOT_EVALUATED,
+    Coded,
+    Columns,
+    RowColumns,
+    numbered_as_seen,
+    seen,
+)
 from krisis.metrics.labels import (
     LOSSES,
     Answers,
@@ -31,7 +38,6 @@ from krisis.metrics.labels import (
     is_label,
     sorted_groups,
 )
-from krisis.metrics.row_order import patient_order
 
 if TYPE_CHECKING:
     from krisis.metrics.base import EvaluationResult
@@ -53,7 +59,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-NO_LABEL = -1
 # What the metadata may say about why a case is to be deferred.
 WHY_DEFERRED = ("deferral_kind", "abstain_reasons", "label_depends_on_prior")
 UNREADABLE = -2
@@ -62,8 +67,6 @@ DEFERRAL: dict[object, int] = {
     False: 0,
     None: NO_LABEL,
 }  # 1 and 0 are equal to True and False
-# A block of rows stays in the processor's cache while its fields are read one after the other.
-_ROWS_PER_BLOCK = 8192
 # Beyond this many patients they are pooled at random, which keeps the variance and bounds the cost.
 MOST_UNITS = 1000
 _POOLING_SEED = 0
@@ -89,36 +92,9 @@ def _fixed(column: BoolArray) -> BoolArray:
     return column
 
 
-class _Kinds(dict[tuple[object, ...], int]):
-    """The different combinations of truth, answer, outcome, deferral label and group.
-
-    They are few, so that looking up one combination a row is faster than reading six fields.
-    """
-
-    def __init__(self, group: str, answers: Answers) -> None:
-        super().__init__()
-        self.labels = Codes(answers.key, {None: NO_LABEL})
-        self.groups = Codes(lambda value: group_name(group, value), {})
-        self.codes: list[tuple[int, int, bool, bool, int, int]] = []
-
-    def __missing__(self, fields: tuple[object, ...]) -> int:
-        truth, prediction, abstained, has_error, due, member = fields
-        # A reply that is no answer is neither an answer nor an abstention, whatever it says.
-        no_label = has_error or _is_fraction(prediction)
-        labels = self.labels[truth], NO_LABEL if no_label else self.labels[prediction]
-        metadata = DEFERRAL.get(due, UNREADABLE), self.groups[member]
-        self[fields] = kind = len(self)
-        self.codes.append((*labels, bool(abstained and not has_error), bool(has_error), *metadata))
-        return kind
-
-
 def _is_fraction(prediction: object) -> bool:
     """Tell whether a prediction is a number such as 1.5, which is a wrong answer, not a label."""
     return isinstance(prediction, float | np.floating) and not is_label(prediction)
-
-
-def _say_why_deferred(metadata: Sequence[JsonMapping]) -> bool:
-    return any(any(map(contains, metadata, repeat(name))) for name in WHY_DEFERRED)
 
 
 class Table:
@@ -126,11 +102,11 @@ class Table:
 
     ``prediction`` and ``truth`` are codes into ``labels`` (−1 for no prediction); ``confidence``
     is NaN where none was stated. Every row is one of ``answered``, ``abstained`` and
-    ``no_answer``. ``rows`` are these rows themselves, for what is needed rarely: metadata, signals
-    and names. Of the rows that were not evaluated the table knows their number and what their
-    cases are, so that figures can be bounded. The order is that of `row_order`, whatever the order
-    in which rows are handed in; ``as_given`` keeps the latter, for rows that have been put in
-    order.
+    ``no_answer``. ``columns`` is where the rows are kept and ``positions`` their places there; the
+    ``rows`` themselves are built when somebody looks at one. Of the rows that were not evaluated
+    the table knows their number and what their cases are, so that figures can be bounded. The order
+    is that of `columns`, whatever the order in which rows are handed in; ``as_given`` keeps the
+    latter, for rows that have been put in order.
     """
 
     labels: list[Label]
@@ -139,141 +115,105 @@ class Table:
     abstained: BoolArray
     no_answer: BoolArray
     confidence: FloatArray
-    says_why_deferred: bool
     positions: IntArray
 
     def __init__(
         self,
-        rows: Sequence[EvaluationResult],
+        rows: Sequence[EvaluationResult] | Columns,
         answers: Answers | None = None,
         *,
         as_given: bool = False,
     ) -> None:
         self.answers = answers or Answers()
-        self.n_rows = len(rows)
-        self._given = rows
+        self.columns = rows if isinstance(rows, Columns) else RowColumns(rows)
+        self.n_rows = self.columns.n_rows
+        missing = self.columns.outcome == NOT_EVALUATED
+        scored = np.flatnonzero(~missing)
+        self._missing = np.flatnonzero(missing)
+        self._read(scored if as_given else self.columns.order(scored))
+
+    def _read(self, positions: IntArray) -> None:
+        """Read the columns that every metric needs."""
         self._shared: dict[object, object] = {}
-        listed = list(rows)
-        scored = [
-            place
-            for place, row in enumerate(listed)
-            if row.error is None or row.outcome != "not_evaluated"
-        ]
-        self.n_not_evaluated = self.n_rows - len(scored)
-        self.missing_rows: Sequence[EvaluationResult] = (
-            [row for row in listed if row.outcome == "not_evaluated"]
-            if self.n_not_evaluated
-            else ()
-        )
-        if not as_given:
-            scored = [scored[at] for at in patient_order([listed[place] for place in scored])]
-        self.positions = np.array(scored, dtype=np.int64)  # of the rows among those handed in
-        self.rows: Sequence[EvaluationResult] = [listed[place] for place in scored]
-        self._read()
+        self.positions, columns = positions, self.columns
+        outcome = columns.outcome[positions]
+        self.abstained, self.no_answer = outcome == ABSTAINED, outcome == NO_ANSWER
+        codes = Codes(self.answers.key, {None: NO_LABEL})
+        truth = self._coded_labels("ground_truth", columns.truth, codes)
+        # What a reply that is no answer says instead is no label.
+        prediction = self._coded_labels("prediction", columns.prediction, codes, ~self.no_answer)
+        self.labels, self.truth, self.prediction = numbered_as_seen(codes.names, truth, prediction)
+        self.confidence = columns.confidence[positions]
+        self._check_confidence()
+        for column in (
+            *(self.truth, self.prediction, self.abstained, self.no_answer),
+            self.confidence,
+        ):
+            column.setflags(write=False)  # one metric must not change what another sees
+
+    def _coded_labels(
+        self, name: str, column: Coded, codes: Codes, among: BoolArray | None = None
+    ) -> IntArray:
+        code = column.code[self.positions]
+        if among is not None:
+            code = np.where(among, code, len(column.values))
+        found = np.full(len(column.values) + 1, NO_LABEL, dtype=np.int64)  # the last is no label
+        for one in seen(code, found.size):
+            value = column.values[one] if one < len(column.values) else None
+            if name == "prediction" and (value is None or _is_fraction(value)):
+                continue
+            if value is None or not is_label(value):
+                self._refuse_label(name, value, int(np.flatnonzero(code == one)[0]))
+            found[one] = codes[value]
+        return found[code]
+
+    def _refuse_label(self, name: str, value: object, index: int) -> NoReturn:
+        row = self.columns.row_name(int(self.positions[index]))
+        if value is None:
+            raise InvalidValue(f"{row}: {name} is None; give the right answer")
+        raise InvalidValue(f"{row}: {name} {value!r} is not a label; use a whole number or a text")
+
+    def _check_confidence(self) -> None:
+        outside = ~((self.confidence >= 0) & (self.confidence <= 1)) & ~np.isnan(self.confidence)
+        if outside.any():
+            first = int(np.flatnonzero(outside)[0])
+            raise InvalidValue(
+                f"{self.columns.row_name(int(self.positions[first]))}: confidence must lie "
+                f"between 0 and 1, not {float(self.confidence[first])!r}"
+            )
 
     def __repr__(self) -> str:
         missing = f", {self.n_not_evaluated:,} not evaluated" if self.n_not_evaluated else ""
         return f"{type(self).__name__}({self.n_rows:,} rows{missing}, {len(self.labels)} answers)"
 
+    @cached_property
+    def rows(self) -> list[EvaluationResult]:
+        """The scored rows themselves, for what no column says."""
+        return self.columns.rows_at(self.positions.tolist())
+
+    def row(self, index: int) -> EvaluationResult:
+        """Return one scored row."""
+        return self.columns.rows_at([int(self.positions[index])])[0]
+
     @property
     def n_scored(self) -> int:
         """Count the rows of which a reply exists."""
-        return len(self.rows)
+        return int(self.positions.size)
 
-    def _read(self) -> None:
-        """Read the columns in one pass over the rows."""
-        try:
-            try:
-                self._read_fields(with_metadata=True)
-            except TypeError:  # metadata that cannot be looked up is read where it is needed
-                self._read_fields(with_metadata=False)
-        except (TypeError, ValueError):
-            self._refuse_labels()
-            raise
-        if self.n_scored and self.truth.min() < 0:
-            self._refuse_labels()
-        columns = (self.truth, self.prediction, self.abstained, self.no_answer, self.confidence)
-        for column in columns:
-            column.setflags(write=False)  # one metric must not change what another sees
+    @property
+    def n_not_evaluated(self) -> int:
+        """Count the rows of which no reply exists."""
+        return int(self._missing.size)
 
-    def _read_fields(self, *, with_metadata: bool) -> None:
-        group, key = next(iter(self.answers.groups.items()), ("", ""))
-        kinds, n, n_without = _Kinds(group, self.answers), self.n_scored, 0
-        kind, self.confidence = np.empty(n, np.int64), np.empty(n, np.float64)
-        due, says = "should_abstain", False
-        for start in range(0, n, _ROWS_PER_BLOCK):
-            block = self.rows[start : start + _ROWS_PER_BLOCK]
-            part = slice(start, start + len(block))
-            if with_metadata:
-                found = [
-                    kinds[
-                        r.ground_truth,
-                        r.prediction,
-                        r.abstained,
-                        r.error is not None,
-                        (m := r.metadata).get(due),
-                        m.get(key),
-                    ]
-                    for r in block
-                ]
-            else:
-                found = [
-                    kinds[
-                        r.ground_truth, r.prediction, r.abstained, r.error is not None, None, None
-                    ]
-                    for r in block
-                ]
-            # While the rows are at hand: what none of them says need not be read row by row.
-            says = says or _say_why_deferred([r.metadata for r in block])
-            kind[part] = np.fromiter(found, np.int64, len(block))
-            stated = [r.confidence for r in block]
-            n_without += stated.count(None)
-            self.confidence[part] = np.array(stated, dtype=np.float64)  # None becomes NaN
-        codes = np.array(kinds.codes, dtype=np.int64).reshape(-1, 6)
-        columns = (column[kind] for column in np.ascontiguousarray(codes.T))
-        self.truth, self.prediction, abstained, no_answer, deferral, member = columns
-        self.says_why_deferred = says
-        self.abstained = abstained.astype(np.bool_)
-        self.no_answer = no_answer.astype(np.bool_)
-        self.labels = kinds.labels.names
-        self._check_confidence(n_without)
-        if with_metadata and not (codes[:, 4] == UNREADABLE).any():
-            self.__dict__ |= {"should_abstain": deferral, "unreadable_deferral": ""}
-        if with_metadata and key:
-            self.shared(("group", group), lambda: sorted_groups(kinds.groups, member))
+    @cached_property
+    def says_why_deferred(self) -> bool:
+        """Tell whether any row says why its case is to be deferred."""
+        return not set(WHY_DEFERRED).isdisjoint(self.columns.metadata_keys())
 
-    def _refuse_labels(self) -> None:
-        for row in self.rows:
-            for name in ("ground_truth", "prediction"):
-                value = getattr(row, name)
-                if value is None and name == "ground_truth":
-                    raise InvalidValue(
-                        f"{self._row_name(row)}: ground_truth is None; give the right answer"
-                    )
-                if name == "prediction" and row.error is not None:
-                    continue
-                if value is not None and not is_label(value):
-                    raise InvalidValue(
-                        f"{self._row_name(row)}: {name} {value!r} is not a label; "
-                        "use a whole number or a text"
-                    )
-
-    def _check_confidence(self, n_without: int) -> None:
-        n_inside = np.count_nonzero((self.confidence >= 0) & (self.confidence <= 1))
-        if n_inside + n_without != self.n_scored:
-            row = next(
-                row
-                for row in self.rows
-                if row.confidence is not None and not 0 <= row.confidence <= 1
-            )
-            raise InvalidValue(
-                f"{self._row_name(row)}: confidence must lie between 0 and 1, "
-                f"not {row.confidence!r}"
-            )
-
-    def _row_name(self, row: EvaluationResult) -> str:
-        index = next(i for i, given in enumerate(self._given) if given is row)
-        return f"row {index}" + (f" ({row.record_id})" if row.record_id else "")
+    @cached_property
+    def record_ids(self) -> list[str]:
+        """The record of every row."""
+        return list(map(str, self.columns.records.taken(self.positions).cells()))
 
     @cached_property
     def answered(self) -> BoolArray:
@@ -299,14 +239,20 @@ class Table:
     @property
     def missing_truths(self) -> list[Label]:
         """The right answers of the rows that were not evaluated, as far as they have one."""
-        truths = (row.ground_truth for row in self.missing_rows)
+        truths = self.columns.truth.taken(self._missing).cells()
         return [self.answers.key(truth) for truth in truths if is_label(truth)]
 
     @cached_property
     def missing_due(self) -> IntArray:
         """The deferral labels of the rows that were not evaluated, as `should_abstain` has them."""
-        values = (hashable(row.metadata.get("should_abstain")) for row in self.missing_rows)
-        return np.array([DEFERRAL.get(value, NO_LABEL) for value in values], dtype=np.int64)
+        column = self.columns.metadata("should_abstain").taken(self._missing)
+        return column.mapped(lambda value: DEFERRAL.get(hashable(value), NO_LABEL))
+
+    @cached_property
+    def missing_patients(self) -> list[str]:
+        """The patients of whom no row was evaluated."""
+        missing = set(self.columns.patient_names(self._missing))
+        return sorted(missing.difference(self.patient_names)) if missing else []
 
     @cached_property
     def n_no_answer(self) -> int:
@@ -325,40 +271,44 @@ class Table:
 
     def metadata(self, key: str) -> list[object]:
         """Return a metadata value of every row, None where a row lacks it."""
-        return [row.metadata.get(key) for row in self.rows]
+        return self.metadata_column(key).cells()
+
+    def metadata_column(self, key: str) -> Coded:
+        """Return a metadata value of every row by its different values."""
+        return self.columns.metadata(key).taken(self.positions)
+
+    @cached_property
+    def _deferral(self) -> tuple[IntArray, Coded]:
+        column = self.metadata_column("should_abstain")
+        return column.mapped(lambda value: DEFERRAL.get(hashable(value), UNREADABLE)), column
 
     @cached_property
     def should_abstain(self) -> IntArray:
         """1 where the case asked for deferral, 0 where not, −1 where nobody said or none can."""
-        values = map(hashable, self.metadata("should_abstain"))
-        found = [DEFERRAL.get(value, UNREADABLE) for value in values]
-        return np.maximum(np.array(found, dtype=np.int64), NO_LABEL)
+        return np.maximum(self._deferral[0], NO_LABEL)
 
     @cached_property
     def unreadable_deferral(self) -> str:
         """Say which row has a deferral label that is neither true nor false; empty without any."""
-        for row in self.rows:
-            value = row.metadata.get("should_abstain")
-            if DEFERRAL.get(hashable(value), UNREADABLE) == UNREADABLE:
-                name = self._row_name(row)
-                return f"{name}: metadata['should_abstain'] must be true or false, not {value!r}"
-        return ""
+        found, column = self._deferral
+        if not (found == UNREADABLE).any():
+            return ""
+        first = int(np.flatnonzero(found == UNREADABLE)[0])
+        name = self.columns.row_name(int(self.positions[first]))
+        value = column.values[int(column.code[first])]
+        return f"{name}: metadata['should_abstain'] must be true or false, not {value!r}"
 
     @cached_property
     def patients(self) -> Units:
         """The patient of every row; a row without one is a patient of its own."""
-        names: defaultdict[object, int] = defaultdict(count().__next__)
-        keys = [row.cluster_id or index for index, row in enumerate(self.rows)]
-        code = np.fromiter(map(names.__getitem__, keys), np.int64, len(keys))
-        return Units(code, len(names))
+        code = self.columns.patients(self.positions)
+        return Units(code, int(code.max(initial=-1)) + 1)
 
     @cached_property
     def patient_names(self) -> list[str]:
         """The name of every patient, in the order of their codes."""
-        names = [""] * self.patients.n
-        for code, row in zip(self.patients.code.tolist(), self.rows, strict=True):
-            names[code] = row.cluster_id
-        return names
+        _, first = np.unique(self.patients.code, return_index=True)
+        return self.columns.patient_names(self.positions[first])
 
     @cached_property
     def pools(self) -> Units:
@@ -375,10 +325,7 @@ class Table:
 
         One row per patient needs no look at the names.
         """
-        if self.patients.n == self.n_scored:
-            return False
-        names = [row.record_id for row in self.rows if row.record_id]
-        return len(set(names)) < len(names)
+        return self.patients.n < self.n_scored and self.columns.repeats_records(self.positions)
 
     def shared(self, key: object, build: Callable[[], T]) -> T:
         """Return what several metrics need of this table, built by the first that asks."""
@@ -391,13 +338,9 @@ class Table:
         return self.shared(("group", column), lambda: self._grouped(column))
 
     def _grouped(self, column: str) -> tuple[list[str], IntArray]:
-        values = self.metadata(self.answers.groups.get(column, column))
         codes = Codes(lambda value: group_name(column, value), {})
-        try:
-            found = np.fromiter(map(codes.__getitem__, values), np.int64, self.n_scored)
-        except TypeError:  # a value that cannot be hashed is grouped by its text
-            found = np.array([codes[hashable(value)] for value in values], dtype=np.int64)
-        return sorted_groups(codes, found)
+        found = self.metadata_column(self.answers.groups.get(column, column))
+        return sorted_groups(codes, found.mapped(lambda value: codes[hashable(value)]))
 
     def losses(self, loss: Loss) -> FloatArray:
         """Return the loss of every row, NaN where the model abstained or the labels have no order.
@@ -434,9 +377,10 @@ class Table:
         return changed
 
     def restricted(self, rows: BoolArray) -> Table:
-        """Return the table of some of the scored rows."""
-        kept = [row for row, keep in zip(self.rows, rows.tolist(), strict=True) if keep]
-        part = Table(kept, self.answers, as_given=True)
+        """Return the table of some of the scored rows; those not evaluated stay counted."""
+        part = Table.__new__(Table)
+        part.answers, part.columns, part.n_rows = self.answers, self.columns, self.n_rows
+        part._missing = self._missing
+        part._read(self.positions[rows])
         part.confidence = self.confidence[rows]
-        part.n_not_evaluated, part.missing_rows = self.n_not_evaluated, self.missing_rows
         return part

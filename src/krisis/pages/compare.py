@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,11 +30,26 @@ from krisis.pages.numbers import Estimate, count
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
 from krisis.results.comparison.missing import MissingCases
 from krisis.results.comparison.where import FIGURES, GroupDifference, Where
-from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
+from krisis.results.report_tables import mixture, optional_stopping
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, best_first, short_name
 
 OUTCOMES = ("right", "wrong", "left")  # left to a person: abstained, or without an answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairCases:
+    """Cases of a pair, by its place: what they became in both runs, and which group they are of.
+
+    Without outcomes or a group it is the cases on which the runs differ.
+    """
+
+    pair: int
+    left: str = ""
+    right: str = ""
+    group: str = ""
+
+
 N_IDS_SHOWN = 5
 N_GROUPS_SHOWN = 5
 UNPAIRED = (
@@ -70,7 +86,7 @@ def comparison_document(comparison: Comparison) -> Document:
         verdict=_verdict(comparison, pair),
         sections=[
             *(
-                [Section(key="cases", title="Cases", parts=[_outcomes(pair), Sentences(others)])]
+                [Section(key="cases", title="Cases", parts=[_outcomes(pair, 0), Sentences(others)])]
                 if pair.matched is not None
                 else []
             ),
@@ -81,7 +97,7 @@ def comparison_document(comparison: Comparison) -> Document:
             ),
             *readers,
             *_where_section(comparison, 0),
-            *_changes_section(pair),
+            *_changes_section(pair, 0),
             *ending,
         ],
         first=("cases", "scores", "readers"),
@@ -123,7 +139,7 @@ def about_lines(comparison: Comparison) -> list[str]:
     runs = list(comparison.runs.values())
     bases = {pair.basis for pair in comparison.pairs if pair.matched is not None}
     found = [f"Compared on {bases.pop()}."] if len(bases) == 1 else []
-    risks = dict.fromkeys(risk_sentence(run.suite_description) for run in runs)
+    risks = dict.fromkeys(run.suite.deferral for run in runs)
     cautions = (caution(run) for run in runs for caution in (mixture, optional_stopping))
     return [*found, *(sentence for sentence in (*risks, *cautions) if sentence)]
 
@@ -168,7 +184,7 @@ def _n(first: BoolArray, second: BoolArray) -> int:
     return int(np.count_nonzero(first & second))
 
 
-def _outcomes(pair: Pair) -> Table:
+def _outcomes(pair: Pair, place: int) -> Table:
     """Return how many cases had which outcome in both runs."""
     assert pair.matched is not None
     codes = [
@@ -183,18 +199,28 @@ def _outcomes(pair: Pair) -> Table:
     rows.append(["all", *counts.sum(axis=0).tolist(), int(counts.sum())])
     headings = [f"{pair.right} {after}" for after in OUTCOMES]
     columns = (Column("name", "cases"), *(Column("count", one) for one in (*headings, "all")))
-    return Table(columns=columns, rows=rows, keys=[*OUTCOMES, "all"])
+    keys = [*OUTCOMES, ""]
+    cases = {
+        (at, 1 + by): PairCases(pair=place, left=before, right=after)
+        for at, before in enumerate(keys)
+        for by, after in enumerate(keys)
+        if (before or after) and rows[at][1 + by]
+    }
+    return Table(columns=columns, rows=rows, keys=[*OUTCOMES, "all"], cases=cases)
 
 
-def _changes_section(pair: Pair) -> list[Section]:
+def _changes_section(pair: Pair, place: int) -> list[Section]:
     rows: list[list[Cell]] = []
+    cases = {}
     for change, found in pair.changes.items():
         if found:
+            before, after = change.split(" → ")
+            cases[len(rows), 1] = PairCases(pair=place, left=before, right=after)
             more = ", …" if len(found) > N_IDS_SHOWN else ""
             ids = ", ".join(row.record_id for row in found[:N_IDS_SHOWN])
             rows.append([change, len(found), f"{ids}{more}"])
     columns = (Column("name", "change"), Column("count", "cases"), Column("name", "most confident"))
-    parts = [Table(columns=columns, rows=rows)]
+    parts = [Table(columns=columns, rows=rows, cases=cases)]
     return [Section(key="changes", title="What changed", parts=parts)] if rows else []
 
 
@@ -219,7 +245,7 @@ def _difference_lines(delta: MetricDelta, level: float) -> Iterator[VerdictLine]
     words = delta.verdict(level)
     difference = Estimate.of(delta.delta, delta.interval, bound=0.0)
     left, right = (Column("figure", "").write(one) for one in delta.shown)
-    p = "" if math.isnan(delta.p_adjusted) else f", p {_p(delta.p_adjusted)}"
+    p = "" if math.isnan(delta.p_adjusted) else f", {numbers.p_sentence(delta.p_adjusted)}"
     yield VerdictLine(
         key="headline",
         question="Better?",
@@ -260,11 +286,6 @@ def _margin_answer(delta: MetricDelta) -> Reply:
     return "no" if least > delta.margin else "cannot tell"
 
 
-def _p(p: float) -> str:
-    text = numbers.p_value(p)
-    return text if text.startswith("<") else f"= {text}"
-
-
 # --- Scores and differences ------------------------------------------------------------------
 
 
@@ -298,7 +319,8 @@ def _differences(comparison: Comparison, pair: Pair) -> Table:
         for side, name in enumerate((pair.left, pair.right))
         if name in groups.get(key, ())
     }
-    return Table(columns=columns, rows=rows, keys=list(pair.deltas), best=best)
+    keys = list(pair.deltas)
+    return Table(columns=columns, rows=rows, keys=keys, best=best, compared=(1, 2))
 
 
 def _headline(comparison: Comparison) -> str:
@@ -388,9 +410,9 @@ def _pair_section(comparison: Comparison, place: int) -> Section:
     pair = comparison.pairs[place]
     parts: list[Content] = [_differences(comparison, pair)]
     if pair.matched is not None:
-        parts = [Sentences(case_sentences(pair)), _outcomes(pair), *parts]
+        parts = [Sentences(case_sentences(pair)), _outcomes(pair, place), *parts]
         parts += [part for one in _where_section(comparison, place) for part in one.parts]
-    parts += [part for one in _changes_section(pair) for part in one.parts]
+    parts += [part for one in _changes_section(pair, place) for part in one.parts]
     title = f"{pair.right} compared with {pair.left}"
     return Section(key=f"pair-{place}", title=title, parts=parts, folded=True)
 
@@ -425,7 +447,9 @@ def _where_section(comparison: Comparison, place: int) -> list[Section]:
             for one in shown
         ]
         keys = [one.name for one in shown]
-        parts += [Table(columns=columns, rows=rows, keys=keys, title=title)] if rows else []
+        cases = {(at, 0): PairCases(pair=place, group=key) for at, key in enumerate(keys)}
+        table = Table(columns=columns, rows=rows, keys=keys, title=title, cases=cases)
+        parts += [table] if rows else []
     skipped = "; ".join(f"{name} ({reason})" for name, reason in where.skipped.items())
     parts += [Sentences([f"Not tested: {skipped}."])] if skipped else []
     return [Section(key="where", title="Where they differ", parts=parts, folded=True)]
@@ -468,8 +492,8 @@ def _in_words(where: Where, one: GroupDifference) -> str:
     return (
         f"{group_name(one)}, {FIGURES[one.figure]} "
         f"{write(Estimate.of(one.delta, one.interval))}; {sides} of {count(one.n_rows)} cases of "
-        f"{count(one.n_patients)} patients; elsewhere {write(one.delta - one.gap)}; adjusted p "
-        f"{_p(one.p_adjusted)}."
+        f"{count(one.n_patients)} patients; elsewhere {write(one.delta - one.gap)}; adjusted "
+        f"{numbers.p_sentence(one.p_adjusted)}."
     )
 
 
@@ -486,8 +510,8 @@ def _nowhere(where: Where) -> str:
         return f"{_no_group(where).capitalize()}."
     nearest = where.differences[0]
     tested = (
-        f"{n} tests, nearest {group_name(nearest)}, {FIGURES[nearest.figure]}, adjusted p "
-        f"{_p(nearest.p_adjusted)}"
+        f"{n} tests, nearest {group_name(nearest)}, {FIGURES[nearest.figure]}, adjusted "
+        f"{numbers.p_sentence(nearest.p_adjusted)}"
     )
     shown = [
         one for one in where.overall.values() if not one.interval.low <= 0 <= one.interval.high
@@ -549,7 +573,8 @@ def _missing_sentence(found: MissingCases) -> str:
     )
     return (
         f"{found.lacks} lacks {count(found.n_missing)} cases; on these {found.other} is right on "
-        f"{missing}, on the common ones on {common} (Fisher's p {_p(found.p_value)}): {unlike}"
+        f"{missing}, on the common ones on {common} (Fisher's "
+        f"{numbers.p_sentence(found.p_value)}): {unlike}"
     )
 
 

@@ -6,8 +6,8 @@ Nothing in it is formatted: the renderers ask `numbers` how a cell of a kind is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from krisis.json_values import JsonObject, plain
@@ -73,7 +73,9 @@ class Table:
     """Rows of typed cells; ``note`` is what a reader must know of the whole table.
 
     ``keys`` name the rows for programs, such as metrics by their identifiers; ``best`` are the
-    cells, by row and column, that win their row or column.
+    cells, by row and column, that win their row or column; ``cases`` say which cases are behind a
+    cell, in the terms of the page that can list them. Of two ``compared`` columns a page also
+    draws the figures of each row.
     """
 
     columns: Sequence[Column]
@@ -82,6 +84,8 @@ class Table:
     note: str = ""
     keys: Sequence[str] = ()
     best: Collection[tuple[int, int]] = ()
+    cases: Mapping[tuple[int, int], object] = field(default_factory=dict)
+    compared: tuple[int, int] | None = None
 
     def headings(self) -> list[str]:
         """Return the headings; a column with intervals names the level that they have.
@@ -246,6 +250,17 @@ class Document:
         """Yield every table with the section that it is in."""
         for section in self.sections:
             yield from ((section, part) for part in section.parts if isinstance(part, Table))
+
+    def sentences(self) -> list[str]:
+        """Return the lead, the verdict and every sentence, for a page with figures of its own."""
+        lines = list(self.lead)
+        for one in self.verdict.lines if self.verdict is not None else ():
+            answer = f" {one.answer}:" if one.answer else ""
+            lines.append(f"{one.question}{answer} {one.sentence()}")
+        for section in self.sections:
+            parts = (part for part in section.parts if isinstance(part, Sentences))
+            lines += [line for part in parts for line in part.lines]
+        return lines
 
     def section(self, key: str) -> Section:
         """Return one section by its key."""

@@ -6,6 +6,7 @@ name what things are, and the style sheet of the report colours them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from krisis.display import escaped
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
 from krisis.pages.document import (
     BEST,
+    Cell,
     Chart,
     Content,
     Document,
@@ -25,9 +27,13 @@ from krisis.pages.document import (
 )
 from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate, count, level, share
+from krisis.pages.strip import Strip
 
 # Kind of cases and what became of them → the address of these cases, or nothing.
 Address = Callable[[str, str], str]
+# The cases behind a cell of a table, as `Table.cases` names them → the address of their list.
+CaseAddress = Callable[[object], str]
+MOST_COLUMNS, MOST_TURNED = 8, 6  # columns that fit a page, and rows that fit as columns
 
 
 def html_fragment(document: Document) -> str:
@@ -40,10 +46,10 @@ def html_fragment(document: Document) -> str:
     return f"{lead}<h1>{escaped(document.title)}</h1>{body_html(document)}"
 
 
-def body_html(document: Document) -> str:
+def body_html(document: Document, cases: CaseAddress | None = None) -> str:
     """Return the verdict and the sections, for a page that has the title and the lead itself."""
     verdict = "" if document.verdict is None else verdict_html(document.verdict)
-    return verdict + "".join(map(_section, document.sections))
+    return verdict + "".join(_section(one, cases) for one in document.sections)
 
 
 def _paragraph(text: str) -> str:
@@ -70,15 +76,15 @@ def _verdict_line(line: VerdictLine) -> str:
     return f'<div class="verdict-line is-{name}">{body}</div>'
 
 
-def _section(section: Section) -> str:
-    body = "".join(map(_part, section.parts))
+def _section(section: Section, cases: CaseAddress | None) -> str:
+    body = "".join(_part(part, cases) for part in section.parts)
     title = escaped(section.title)
     if section.folded:
         return f"<details><summary>{title}</summary>{body}</details>"
     return f"<section><h2>{title}</h2>{body}</section>"
 
 
-def _part(part: Content) -> str:
+def _part(part: Content, cases: CaseAddress | None) -> str:
     if isinstance(part, Sentences):
         return "".join(map(_paragraph, part.lines))
     if isinstance(part, Facts):
@@ -86,7 +92,7 @@ def _part(part: Content) -> str:
         return f'<dl class="facts">{"".join(pairs)}</dl>'
     if isinstance(part, Chart):
         return chart_html(part.draw())
-    return table_html(part)
+    return table_html(part, cases)
 
 
 def chart_html(figure: Figure) -> str:
@@ -95,34 +101,78 @@ def chart_html(figure: Figure) -> str:
     return f"<figure>{figure.inline_svg}{caption}</figure>"
 
 
-def table_html(table: Table) -> str:
-    """Return a table in a frame that scrolls where it is wider than the page."""
+def table_html(table: Table, cases: CaseAddress | None = None) -> str:
+    """Return a table in a frame that scrolls where it is wider than the page.
 
-    def cell(text: str, name: str, *, number: bool, words: str = "", best: bool = False) -> str:
-        names = " ".join(["figure"] * number + ["best"] * best)
-        kind = f' class="{names}"' if names else ""
-        title = f' title="{escaped(words)}"' if words else ""
-        shown = f"<strong>{escaped(text)}</strong>" if best else escaped(text)
-        return f"<{name}{kind}{title}>{shown}</{name}>"
-
-    head = "".join(
-        cell(heading, "th", number=one.is_number, words=one.long_heading)
+    A table of many columns and few rows is turned, so that it fits a page.
+    """
+    head = [
+        _tagged("th", escaped(heading), number=one.is_number, title=one.long_heading, scope="col")
         for one, heading in zip(table.columns, table.headings(), strict=True)
-    )
-    lines = "".join(
-        "<tr>"
-        + "".join(
-            cell(text, "td", number=column.is_number, best=(at, place) in table.best)
-            for place, (column, text) in enumerate(zip(table.columns, row, strict=True))
-        )
-        + "</tr>"
+    ]
+    lines = [
+        [_table_cell(table, at, place, text, cases) for place, text in enumerate(row)]
         for at, row in enumerate(table.written())
-    )
+    ]
+    dense = len(head) > MOST_COLUMNS
+    if dense and len(lines) <= MOST_TURNED:
+        first, *names = (list(column) for column in zip(head, *lines, strict=True))
+        head = [first[0], *(one.replace('scope="row"', 'scope="col"') for one in first[1:])]
+        lines = [[one.replace('scope="col"', 'scope="row"'), *rest] for one, *rest in names]
+        dense = False
+    note = ""
+    if table.compared is not None:
+        head.append('<th scope="col"><span class="visually-hidden">Drawing</span></th>')
+        for row, line in zip(table.rows, lines, strict=True):
+            known = (_estimate(row[place]) for place in table.compared)
+            line.append(f"<td>{Strip.dumbbell(*known)}</td>")
+        first_name, second_name = (table.columns[place].heading for place in table.compared)
+        note += _note(f"Drawn from 0 to 1: {first_name} hollow, {second_name} filled.")
+    note += _note(f"Bold: {BEST}.") if table.best else ""
+    note += _note(table.note) if table.note else ""
     caption = f"<caption>{escaped(table.title)}</caption>" if table.title else ""
-    body = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-    note = _paragraph(f"Bold: {BEST}.") if table.best else ""
-    note += _paragraph(table.note) if table.note else ""
-    return f'<div class="table-frame" tabindex="0" role="group">{body}</div>{note}'
+    rows = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+    kind = ' class="dense"' if dense else ""
+    body = f"<thead><tr>{''.join(head)}</tr></thead><tbody>{rows}</tbody>"
+    label = escaped(table.title or table.columns[0].heading)
+    frame = f'<div class="table-frame" tabindex="0" role="group" aria-label="{label}">'
+    return f"{frame}<table{kind}>{caption}{body}</table></div>{note}"
+
+
+def _table_cell(table: Table, at: int, place: int, text: str, cases: CaseAddress | None) -> str:
+    """Return a cell: the first of a row is its heading, the best is bold, and some have a link."""
+    number = table.columns[place].is_number
+    value, bracket, interval = text.partition(" (") if number else (text, "", "")
+    shown = escaped(value)
+    if bracket:  # an interval may go under its figure
+        shown += f' <span class="nowrap">({escaped(interval)}</span>'
+    behind = table.cases.get((at, place))
+    if cases is not None and behind is not None:
+        shown = f'<a href="{escaped(cases(behind))}">{shown}</a>'
+    best = (at, place) in table.best
+    shown = f"<strong>{shown}</strong>" if best else shown
+    if place == 0:
+        return _tagged("th", shown, number=number, best=best, scope="row")
+    return _tagged("td", shown, number=number, best=best)
+
+
+def _tagged(
+    name: str, shown: str, *, number: bool, best: bool = False, title: str = "", scope: str = ""
+) -> str:
+    kinds = " ".join(["figure"] * number + ["best"] * best)
+    named = {"scope": scope, "class": kinds, "title": title}
+    attributes = "".join(f' {key}="{escaped(words)}"' for key, words in named.items() if words)
+    return f"<{name}{attributes}>{shown}</{name}>"
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{escaped(text)}</p>'
+
+
+def _estimate(cell: Cell) -> Estimate:
+    if isinstance(cell, Estimate):
+        return cell
+    return Estimate(float(cell) if isinstance(cell, int | float) else math.nan)
 
 
 # --- The bar of cases ------------------------------------------------------------------------

@@ -142,6 +142,16 @@ def p_value(p: float) -> str:
     return f"{p:.2f}" if p >= 0.095 else f"{p:.3f}"
 
 
+def p_sentence(p: float) -> str:
+    """Write a p-value as a sentence has it.
+
+    >>> p_sentence(0.0312), p_sentence(0.00004)
+    ('p = 0.031', 'p < 0.001')
+    """
+    text = p_value(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
 def given(value: float) -> str:
     """Write a number as it was given: a risk, a margin, a price.
 

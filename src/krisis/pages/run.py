@@ -25,7 +25,6 @@ from krisis.results.report_tables import (
     mixture,
     note_lines,
     reason_table,
-    risk_sentence,
     rule_table,
     rule_words,
     stopping_lines,
@@ -49,7 +48,7 @@ def run_document(result: BenchmarkResult, bound: RiskBound | None = None) -> Doc
     """
     counts = result.attrition
     lead = [*([result.damage] if result.damage else []), str(counts), *stopping_lines(result)]
-    if isinstance(read := result.suite_description.get("read"), str):
+    if read := result.suite.read:
         lead.append(f"Read {read} records; the others are not part of this run.")
     if result.provenance.imported is not None:
         lead.append(f"IMPORTED {result.provenance.imported}")
@@ -137,7 +136,7 @@ def _cases(result: BenchmarkResult) -> list[Section]:
     parts: list[Content] = [Table(columns=columns, rows=rows)]
     if room := _room(result.metric_scores.get("decision_skill")):
         parts.append(Sentences([room]))
-    if risk := risk_sentence(result.suite_description):
+    if risk := result.suite.deferral:
         parts.append(Sentences([risk]))
     return [Section(key="cases", title="What became of the cases", parts=parts)]
 
@@ -437,9 +436,8 @@ def _value(score: MetricScore | None) -> float | str:
 
 
 def _how(result: BenchmarkResult) -> list[Content]:
-    made, description = result.provenance, result.suite_description
-    account = description.get("account")
-    lines = [("data", account)] if isinstance(account, str) and account else []
+    made, account = result.provenance, result.suite.account
+    lines = [("data", account)] if account else []
     lines += [("asked", str(made.asking))] if made.asking else []
     return [Facts([*lines, *_execution(result)])]
 

@@ -61,6 +61,20 @@ class Strip:
         points = f"{x:g},{middle:g} {x + back:g},{middle - 6:g} {x + back:g},{middle + 6:g}"
         return f'<polygon class="baseline" points="{points}"/>'
 
+    @classmethod
+    def dumbbell(cls, first: Estimate, second: Estimate) -> str:
+        """Draw two figures of one metric, the first hollow, with ticks at 0 and 1."""
+        known = [one.value for one in (first, second) if math.isfinite(one.value)]
+        strip = cls(min(0.0, *known), max(1.0, *known), (0.0, 1.0)) if known else cls(0.0, 1.0)
+        marks = [_line(strip._x(one), strip._x(one), 4, _HEIGHT - 4, "tick") for one in strip.ticks]
+        places = [strip._x(value) for value in known]
+        if len(places) == 2:
+            marks.append(_line(places[0], places[1], _HEIGHT / 2, _HEIGHT / 2, "bar"))
+        for one, kind in ((first, "dot hollow"), (second, "dot")):
+            if math.isfinite(one.value):
+                marks.append(_dot(strip._x(one.value), kind))
+        return _svg(marks)
+
     def axis(self) -> str:
         """Draw the numbers of the scale."""
         step = self._step()
@@ -82,8 +96,8 @@ class Strip:
         return _MARGIN + (_WIDTH - 2 * _MARGIN) * min(1.0, max(0.0, share))
 
 
-def _dot(x: float) -> str:
-    return f'<circle class="dot" cx="{x:.1f}" cy="{_HEIGHT / 2:g}" r="4.5"/>'
+def _dot(x: float, kind: str = "dot") -> str:
+    return f'<circle class="{kind}" cx="{x:.1f}" cy="{_HEIGHT / 2:g}" r="4.5"/>'
 
 
 def _line(x1: float, x2: float, y1: float, y2: float, name: str) -> str:

@@ -11,12 +11,11 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from krisis.display import spelled_out
 from krisis.pages.document import BEST, Chart, Document, Facts, Reply, Sentences, Table, Verdict
 from krisis.pages.numbers import level
 
 WIDTH = 80
-# Letters by which what a model or a stranger wrote could steer the terminal.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # In place of a space at which no line may break; rich breaks at U+00A0 too.
 _TIED = "\ue000"
 _LEVEL = re.compile(r"\([^()]* % interval\)$")  # at the end of a heading
@@ -91,7 +90,7 @@ def _print_words(console: Console, text: str) -> None:
 def _safe(text: str, style: str = "") -> Text:
     """Return text that cannot steer the terminal, and that no line break parts from its sign."""
     tied = _COMMAND.sub(lambda found: found[0].replace(" ", _TIED), text.replace(" %", f"{_TIED}%"))
-    return Text(_CONTROL.sub("\ufffd", tied), style=style)
+    return Text(spelled_out(tied), style=style)
 
 
 def _verdict(verdict: Verdict, *, verbose: bool) -> Grid:

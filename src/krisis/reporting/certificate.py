@@ -5,15 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.decisions.certificate import Certificate, certificate_lines
+from krisis.decisions.certificate import Certificate
 from krisis.decisions.run_sample import groups_of, rows_hash, sample_of
 from krisis.decisions.sample import Sample
-from krisis.decisions.verify import (
-    score_options,
-    verification_json,
-    verification_lines,
-    verify_run,
-)
+from krisis.decisions.verify import score_options, verify_run
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.pages.figure import Figure, Mark, alt, data, unit_scale
@@ -37,14 +32,15 @@ def certificate_facts(
     sample = sample_of(run, score_options(certificate, calibrator))
     calibrated = rows_hash(run, sample) == certificate.calibration_rows_hash
     verification = None if calibrated else verify_run(certificate, run, calibrator=calibrator)
+    verified = [] if verification is None else verification.document().sentences()
     groups = groups_of(run, certificate.by) if certificate.by else {"": np.ones(run.n_items, bool)}
     thresholds = {part.group: part.threshold for part in certificate.parts}
     return {
         "certificate": certificate.to_json(),
-        "sentences": certificate_lines(certificate),
+        "sentences": certificate.document().sentences(),
         "is_calibration_run": calibrated,
-        "verification": None if verification is None else verification_json(verification),
-        "verification_sentences": [] if verification is None else verification_lines(verification),
+        "verification": None if verification is None else verification.to_json(),
+        "verification_sentences": verified,
         "curve": [
             point
             for name, rows in groups.items()

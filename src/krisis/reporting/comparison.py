@@ -33,6 +33,7 @@ from krisis.results.account import TaskFacts
 from krisis.results.comparison.compare import Comparison, MetricDelta
 from krisis.results.comparison.matching import OUTCOMES, ChangedRow
 from krisis.results.comparison.where import FIGURES, GroupDifference, differing
+from krisis.results.ids import ShownIds
 from krisis.statistics.intervals import interval_heading, level_name
 
 N_CHANGED_SHOWN = 20
@@ -94,8 +95,11 @@ class ComparisonPage:
     n_permutations: int
 
 
-def comparison_page(comparison: Comparison) -> ComparisonPage:
-    """Work out everything that the page of a comparison shows."""
+def comparison_page(comparison: Comparison, *, with_ids: bool = False) -> ComparisonPage:
+    """Work out everything that the page of a comparison shows.
+
+    Cases of real patients are shown by number, in the order of their ids, unless ``with_ids``.
+    """
     first = next(iter(comparison.runs.values())).suite_description
     parts = [str(first[key]) for key in ("suite", "task", "features") if first.get(key)]
     left_out = dict.fromkeys(line for pair in comparison.pairs for line in left_out_lines(pair))
@@ -107,7 +111,10 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
         margin=comparison.options.margin is not None,
         scores=_score_lines(comparison),
         spending=spending_table(comparison.runs),
-        pairs=[_pair_page(comparison, place) for place in range(len(comparison.pairs))],
+        pairs=[
+            _pair_page(comparison, place, with_ids=with_ids)
+            for place in range(len(comparison.pairs))
+        ],
         figures=_curves(comparison),
         tests=test_lines(comparison),
         n_permutations=comparison.n_permutations,
@@ -132,8 +139,9 @@ def _score_lines(comparison: Comparison) -> list[JsonObject]:
     return lines
 
 
-def _pair_page(comparison: Comparison, place: int) -> PairPage:
+def _pair_page(comparison: Comparison, place: int, *, with_ids: bool) -> PairPage:
     pair, level = comparison.pairs[place], comparison.options.level
+    ids = ShownIds.of(comparison.runs[pair.left], with_ids=with_ids)
     task = comparison.runs[pair.left].provenance.task_facts
     widest = max(map(_reach, pair.deltas.values()), default=0.0) or 1.0
     verdicts = Counter(delta.verdict(level) for delta in pair.deltas.values())
@@ -143,7 +151,7 @@ def _pair_page(comparison: Comparison, place: int) -> PairPage:
         [_delta_line(delta, widest, level) for delta in pair.deltas.values()],
         interval_heading(delta.interval for delta in pair.deltas.values()),
         widest,
-        [_change(change, rows, task) for change, rows in pair.changes.items() if rows],
+        [_change(change, rows, task, ids) for change, rows in pair.changes.items() if rows],
         ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()),
         pair.left == next(iter(comparison.runs)),
         **_where_parts(comparison, place),
@@ -226,12 +234,14 @@ def _place(value: float, widest: float) -> float:
     return round(_MIDDLE + _WIDTH * value / widest, 1)
 
 
-def _change(change: str, rows: Sequence[ChangedRow], task: TaskFacts | None) -> JsonObject:
+def _change(
+    change: str, rows: Sequence[ChangedRow], task: TaskFacts | None, ids: ShownIds
+) -> JsonObject:
     def in_words(row: ChangedRow) -> JsonObject:
         answers = ("ground_truth", "left_answer", "right_answer")
         given = {name: getattr(row, name) for name in answers}
         words = {name: task.words(one) for name, one in given.items() if task and one is not None}
-        return row.to_dict() | words
+        return row.to_dict() | {"record_id": ids.record(row.record_id)} | words
 
     shown = [in_words(row) for row in rows[:N_CHANGED_SHOWN]]
     return {"change": change, "n_rows": len(rows), "rows": shown}
@@ -290,9 +300,9 @@ def _curve_chart(drawn: list[JsonObject], names: list[str]) -> Chart:
     return (lines + points.encode(**encoding, shape=shape)).properties(width=560, height=300)
 
 
-def comparison_html(comparison: Comparison) -> str:
+def comparison_html(comparison: Comparison, *, with_ids: bool = False) -> str:
     """Return the page as one self-contained file."""
-    page = comparison_page(comparison)
+    page = comparison_page(comparison, with_ids=with_ids)
     return pages.render(
         "comparison.html",
         comparison=page,

@@ -28,6 +28,7 @@ from krisis.reporting.metric_lines import (
 from krisis.reporting.risk_curves import risk_figures
 from krisis.reporting.scored_as import ScoredAs
 from krisis.results.base import Attrition, BenchmarkResult, rows_by_source
+from krisis.results.ids import ShownIds
 from krisis.results.report_tables import (
     deferral_table,
     deferral_words,
@@ -36,7 +37,6 @@ from krisis.results.report_tables import (
     matrix_table,
     mixture,
     reason_table,
-    risk_sentence,
     rule_table,
     rule_words,
     stopping_lines,
@@ -98,12 +98,14 @@ def build_report(
     baselines: Mapping[str, BenchmarkResult] | None = None,
     reproduce: str = "",
     sections: Sequence[Section] = (),
+    ids: ShownIds | None = None,
 ) -> RunReport:
     """Work out the whole page of a run; ``baselines`` are other runs to read it against.
 
-    ``sections`` come after those that every run has.
+    ``sections`` come after those that every run has; ``ids`` are the names under which records are
+    shown, numbers for real patients unless others are given.
     """
-    rows = result.rows
+    rows, names = result.rows, ids or ShownIds.of(result)
     shown = [_signed(section, result) for section in (*chart_sections(result), *sections)]
     prompts = provenance.prompt_templates(result)
     return RunReport(
@@ -118,7 +120,7 @@ def build_report(
         partition=Partition.of(rows.table) if rows else None,
         metric_tables=metric_tables(result, baselines or {}),
         sections=shown,
-        costliest=[(kind, _lines(kind)) for kind in costliest_rows(rows)] if rows else [],
+        costliest=[(kind, _lines(kind, names)) for kind in costliest_rows(rows)] if rows else [],
         execution=provenance.execution_facts(result),
         data=provenance.data_facts(result.suite_description),
         prompts=prompts[: provenance.N_PROMPTS_SHOWN],
@@ -178,7 +180,7 @@ def _deferral_section(result: BenchmarkResult, parts: Mapping[str, Rows]) -> Sec
         "Deferral",
         figures,
         "No row says whether deferral was due.",
-        words=" ".join(filter(None, (risk_sentence(result.suite_description), words))),
+        words=" ".join(filter(None, (result.suite.deferral, words))),
         tables=tables,
     )
 
@@ -227,11 +229,11 @@ def _drawn(*figures: Figure | None) -> list[Figure]:
     return [figure for figure in figures if figure is not None]
 
 
-def _lines(kind: CostlyRows) -> list[JsonObject]:
+def _lines(kind: CostlyRows, names: ShownIds) -> list[JsonObject]:
     return [
         {
             "index": index,
-            "record_id": row.record_id or f"row {index}",
+            "record_id": names.record(row.record_id) or f"row {index}",
             "answer": _answer_words(row),
             "truth": row.ground_truth,
             "confidence": row.confidence,

@@ -114,8 +114,8 @@ def _drawing(
 
 def _reader_name(name: str, run: BenchmarkResult) -> str:
     """Return the name of a run; that of a reader says how many of the cases they read."""
-    read = run.suite_description.get("read")
-    return f"{name} (read {read})" if isinstance(read, str) else name
+    read = run.suite.read
+    return f"{name} (read {read})" if read else name
 
 
 def _readers(runs: Mapping[str, BenchmarkResult]) -> dict[str, Mapping[str, MetricScore]]:

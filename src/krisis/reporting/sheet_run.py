@@ -122,11 +122,11 @@ def no_model(run: SheetRun) -> Fact | None:
 
 def all_synthetic(run: SheetRun) -> Fact | None:
     """Say that no patient is real, where every row or the suite says so."""
-    rows, described = run.result.rows, run.result.suite_description
+    rows = run.result.rows
     words = f"all {n_patients(rows):,} patients are synthetic"
     if rows and all(row.metadata.get("synthetic") is True for row in rows):
         return Fact("patients", words, run.of_rows("metadata.synthetic"))
-    if described.get("synthetic") is True:
+    if run.result.suite.synthetic:
         return Fact("patients", "the suite is synthetic", run.of_suite("synthetic"))
     return None
 

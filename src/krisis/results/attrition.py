@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+import numpy as np
+
 from krisis.json_values import JsonObject
-from krisis.metrics.base import EvaluationResult
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.columns import RowColumns
 from krisis.outcomes import OUTCOMES, WORDS
 
 UNCLASSIFIED = "unclassified"
@@ -42,17 +44,16 @@ class Attrition:
     @classmethod
     def of(cls, rows: Sequence[EvaluationResult], n_loaded: int | None = None) -> Attrition:
         """Count rows by outcome, failures by class with the first error as an example."""
-        failed = [row for row in rows if row.error is not None]
-        found = Counter(row.outcome for row in rows)
-        examples: dict[str, str] = {}
-        for row in failed:
-            examples.setdefault(row.failure_class or UNCLASSIFIED, row.error or "")
-        counts = Counter(row.failure_class or UNCLASSIFIED for row in failed)
+        columns = rows.columns if isinstance(rows, Rows) else RowColumns(rows)
+        found = np.bincount(columns.outcome, minlength=len(OUTCOMES)).tolist()
         return cls(
             n_loaded=len(rows) if n_loaded is None else n_loaded,
             n_sent=len(rows),
-            **{f"n_{outcome}": found[outcome] for outcome in OUTCOMES},
-            failures={name: FailureClass(n, examples[name]) for name, n in counts.most_common()},
+            **{f"n_{outcome}": n for outcome, n in zip(OUTCOMES, found, strict=True)},
+            failures={
+                name or UNCLASSIFIED: FailureClass(n, example)
+                for name, n, example in columns.failures()
+            },
         )
 
     def __str__(self) -> str:

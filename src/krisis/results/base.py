@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from krisis import __version__
 from krisis.display import Documented, cut
 from krisis.errors import InvalidFile, InvalidValue
@@ -36,10 +38,10 @@ from krisis.results.account import (
     TaskFacts,
 )
 from krisis.results.attrition import Attrition, FailureClass
-from krisis.results.column_rows import ColumnRows
 from krisis.results.frames import frame_of, rows_frame, score_lines
 from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
 from krisis.results.stops import StopCause
+from krisis.results.suite_facts import SuiteFacts
 from krisis.statistics.bootstrap import BootstrapOptions
 
 if TYPE_CHECKING:
@@ -107,9 +109,7 @@ class BenchmarkResult(RunFacts, Documented):
         self.suite_description = dict(suite_description)
         self.backend_name = backend_name
         self.provenance = _described(known.provenance, self.suite_description, backend_name)
-        if isinstance(self.evaluation_results, ColumnRows):
-            self.attrition = self.evaluation_results.attrition
-        elif self.evaluation_results:
+        if self.evaluation_results:
             n_loaded = known.attrition.n_loaded or None
             self.attrition = Attrition.of(self.evaluation_results, n_loaded)
 
@@ -123,6 +123,11 @@ class BenchmarkResult(RunFacts, Documented):
     def rows(self) -> Rows:
         """The rows with what is known of their task, ready to be scored."""
         return self.evaluation_results
+
+    @property
+    def suite(self) -> SuiteFacts:
+        """What the suite says of itself, as far as others read it."""
+        return SuiteFacts.of(self.suite_description)
 
     @property
     def n_left(self) -> int:
@@ -231,17 +236,17 @@ class BenchmarkResult(RunFacts, Documented):
 
 def _described(provenance: Provenance, suite: JsonMapping, model: str) -> Provenance:
     """Return a provenance with what the suite says of itself, where that can be read."""
-    limit, n_records = suite.get("limit"), suite.get("n_records")
+    facts = SuiteFacts.of(suite)
     return replace(
         provenance,
-        suite=str(suite.get("suite") or ""),
-        task=str(suite.get("task") or ""),
-        features=str(suite.get("features") or ""),
-        mode=str(suite.get("mode") or ""),
-        limit=limit if isinstance(limit, int) else None,
-        n_records=n_records if isinstance(n_records, int) else None,
-        content_hash=str(suite.get("content_hash") or ""),
-        case_hash=str(suite.get("case_hash") or ""),
+        suite=facts.suite,
+        task=facts.task,
+        features=facts.features,
+        mode=facts.mode,
+        limit=facts.limit,
+        n_records=facts.n_records,
+        content_hash=facts.content_hash,
+        case_hash=facts.case_hash,
         model=model,
     )
 
@@ -260,15 +265,16 @@ def scores_by_source(
 
 def rows_by_source(results: Sequence[EvaluationResult]) -> dict[str, Rows]:
     """Return the rows of real patients, of synthetic ones and of those that do not say."""
-    if isinstance(results, ColumnRows):
-        return results.by_source()
-    answers = getattr(results, "answers", None)
-    found: dict[str, list[EvaluationResult]] = {"real": [], "synthetic": [], "unstated": []}
-    for row in results:
-        stated = row.metadata.get("synthetic")
-        name = ("real", "synthetic")[stated] if isinstance(stated, bool) else "unstated"
-        found[name].append(row)
-    return {name: Rows(rows, answers) for name, rows in found.items() if rows}
+    rows = results if isinstance(results, Rows) else Rows(results)
+    sources = ("real", "synthetic", "unstated")
+    stated = rows.columns.metadata("synthetic").mapped(
+        lambda value: int(value) if isinstance(value, bool) else sources.index("unstated")
+    )
+    places = {name: np.flatnonzero(stated == code) for code, name in enumerate(sources)}
+    found = {name: at for name, at in places.items() if at.size}
+    if len(found) == 1:
+        return dict.fromkeys(found, rows)
+    return {name: Rows(rows.columns.taken(at), rows.answers) for name, at in found.items()}
 
 
 _ENVELOPE: dict[str, type] = {

@@ -14,10 +14,9 @@ from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonValue, dumps, open_private, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import verdict
-from krisis.metrics.row_order import asking_number
 from krisis.outcomes import OUTCOMES
 from krisis.results.base import BenchmarkResult
-from krisis.runs.review import MARKS, Reviews
+from krisis.runs.review import MARKS, Reviews, case_key
 
 Cell = str | int | float | None
 _LONGEST_NAME = 32  # of a variable in Stata
@@ -129,7 +128,7 @@ def tidy_line(
     """Return one line of the table."""
     cells = [*_fixed_cells(result, row), *(_cell(getattr(row, of).get(key)) for of, key in further)]
     if reviews.notes:
-        note = reviews.notes.get((row.record_id, asking_number(row) + 1))
+        note = reviews.notes.get(case_key(row))
         known = (None,) * 4 if note is None else (note.mark, note.note or None, note.by, note.at)
         cells += known
     return cells

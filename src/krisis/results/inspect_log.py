@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from krisis import __version__
@@ -50,7 +51,7 @@ def inspect_log(result: BenchmarkResult) -> JsonObject:
     }
 
 
-def _results(rows: list[EvaluationResult]) -> JsonObject:
+def _results(rows: Sequence[EvaluationResult]) -> JsonObject:
     scored = [row for row in rows if row.outcome != "not_evaluated"]
     metrics: JsonObject = {}
     if scored:
@@ -60,7 +61,7 @@ def _results(rows: list[EvaluationResult]) -> JsonObject:
     return {"total_samples": len(rows), "completed_samples": len(scored), "scores": [score]}
 
 
-def _usage(rows: list[EvaluationResult]) -> JsonObject:
+def _usage(rows: Sequence[EvaluationResult]) -> JsonObject:
     total: Counter[str] = Counter()
     for row in rows:
         total.update(_row_usage(row))

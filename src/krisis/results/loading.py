@@ -144,23 +144,26 @@ def short_models(models: Sequence[str]) -> list[str]:
     >>> short_models(["openai/gpt-x", "azure/gpt-x", "local/tiny"])
     ['openai/gpt-x', 'azure/gpt-x', 'tiny']
     """
-    makers: dict[str, set[str]] = {}
+    shorts = []
     for model in models:
-        makers.setdefault(model.rpartition("/")[2], set()).add(model)
-    shorts = [model.rpartition("/")[2] for model in models]
+        name, space, variant = model.partition(" ")  # such as "openai/gpt-x · prompt mine"
+        shorts.append(f"{name.rpartition('/')[2]}{space}{variant}")
+    makers: dict[str, set[str]] = {}
+    for short, model in zip(shorts, models, strict=True):
+        makers.setdefault(short, set()).add(model)
     return [
         short if len(makers[short]) == 1 else model
-        for model, short in zip(models, shorts, strict=True)
+        for short, model in zip(shorts, models, strict=True)
     ]
 
 
 def distinct_names(models: Sequence[str], runs: Sequence[str]) -> list[str]:
-    """Return the name of each model, with that of its run where models repeat.
+    """Return the short name of each model, with that of its run where models repeat.
 
-    >>> distinct_names(["a", "b", "a"], ["x", "y", "z"])
+    >>> distinct_names(["m/a", "m/b", "m/a"], ["x", "y", "z"])
     ['a (x)', 'b', 'a (z)']
     """
-    named = [model or "unnamed model" for model in models]
+    named = [model or "unnamed model" for model in short_models(models)]
     repeated = Counter(named)
     return [
         model if repeated[model] == 1 else f"{model} ({run})"

@@ -1,35 +1,30 @@
-"""Rows in a Parquet file as a result: a small file as rows, a large one by columns alone."""
+"""Rows in a Parquet file as a result, by column."""
 
 # SQL is put together from quoted names and constants.
 # ruff: noqa: S608
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
-from krisis.metrics.base import EvaluationResult
-from krisis.metrics.columns import Coded, ColumnTable, ScoredColumns, numbered, numbered_as_seen
-from krisis.metrics.labels import Label, canonical_label
-from krisis.metrics.table import NO_LABEL, Answers, FloatArray, IntArray
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.columns import Coded, Columns, numbered
+from krisis.metrics.labels import FloatArray, IntArray, canonical_label, is_label
 from krisis.outcomes import NO_ANSWER_CLASSES, NO_PREDICTION
-from krisis.results.attrition import UNCLASSIFIED, Attrition, FailureClass
 from krisis.results.base import BenchmarkResult
-from krisis.results.column_rows import ColumnRows
 from krisis.results.parquet_file import PREFIXES, ParquetFile
 
-if TYPE_CHECKING:
-    pass
-
-# Rows of a file up to this size are held in memory, where everything can be asked of them.
-MOST_IN_MEMORY = 200_000
+# No more rows than these are built at once; columns are read of any number.
+MOST_LISTED = 1_000_000
 # A column with more different values than this is no label and no group.
 MOST_VALUES = 10_000
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "BOOLEAN")
@@ -42,43 +37,46 @@ def is_parquet(path: Path) -> bool:
 
 def load_parquet(path: Path) -> BenchmarkResult:
     """Read the rows of one run that `krisis export` or another program wrote."""
-    file = _Rows(path)
+    file = ParquetColumns(path)
     described = file.facts.get("result") or file.described()
     try:
         about = BenchmarkResult.from_dict(described, place=str(path))
     except InvalidValue as error:
         raise InvalidFile(f"{path}: what it says of its run cannot be read: {error}") from None
-    task = about.provenance.task_facts
-    answers = None if task is None else task.answers_to_score()
-    if file.n_rows > MOST_IN_MEMORY:
-        rows: Sequence[EvaluationResult] = ColumnRows(file.table(answers), file.attrition())
-    else:
-        rows = list(file.rows())
-    return BenchmarkResult(rows, {}, about.suite_description, about.backend_name, facts=about)
+    return BenchmarkResult(Rows(file), {}, about.suite_description, about.backend_name, facts=about)
 
 
-class _Rows(ParquetFile):
-    """The rows of a file: as rows, or as columns that are read when something asks for them."""
+class ParquetColumns(ParquetFile, Columns):
+    """The columns of a Parquet file, read when something asks for them."""
 
-    def rows(self) -> Iterator[EvaluationResult]:
-        """Yield every row, those that were not evaluated included."""
-        with self.told():
-            # What knows of time zones would need another package to become an object.
-            zoned = [name for name, kind in self.types.items() if "WITH TIME ZONE" in kind]
-            texts = ", ".join(f'"{name}"::varchar as "{name}"' for name in map(_doubled, zoned))
-            listed = f"* replace ({texts})" if texts else "*"
-            found = self.connection.execute(
-                f"select {listed} from {self.lines} order by file_row_number"
+    def rows_at(self, places: Sequence[int]) -> list[EvaluationResult]:
+        """Build rows; so many that they would fill the memory are refused."""
+        if len(places) > MOST_LISTED:
+            raise InvalidValue(
+                f"this needs every row in memory, and {self.place} has {self.n_rows:,}; it works "
+                f"on files of up to {MOST_LISTED:,} rows"
             )
+        if "rows" in self.__dict__:
+            return [self.rows[place] for place in places]
+        # What knows of time zones would need another package to become an object.
+        zoned = [name for name, kind in self.types.items() if "WITH TIME ZONE" in kind]
+        texts = ", ".join(f'"{name}"::varchar as "{name}"' for name in map(_doubled, zoned))
+        listed = f"* replace ({texts})" if texts else "*"
+        only = len(places) < self.n_rows and ", ".join(map(str, places))
+        some = f"where file_row_number in ({only or -1})" if only is not False else ""
+        with self.told():
+            found = self.connection.execute(f"select {listed} from {self.lines} {some}")
             names = [column[0] for column in found.description or ()]
             lines = found.fetchall()
-        kinds = {kind: self.names(kind) for kind in PREFIXES}
-        for number, line in enumerate(lines, start=1):
+        kinds, built = {kind: self.names(kind) for kind in PREFIXES}, {}
+        for line in lines:
             cells = dict(zip(names, line, strict=True))
+            place = int(cells["file_row_number"])
             try:
-                yield self._row(cells, kinds)
+                built[place] = self._row(cells, kinds)
             except InvalidValue as error:
-                raise InvalidFile(f"{self.place} row {number}: {error}") from None
+                raise InvalidFile(f"{self.place} row {place + 1}: {error}") from None
+        return [built[place] for place in places]
 
     def _row(
         self, cells: JsonMapping, kinds: Mapping[str, Mapping[str, tuple[str, bool]]]
@@ -120,61 +118,67 @@ class _Rows(ParquetFile):
             model=str(cells.get("model_answered") or ""),
         )
 
-    def table(self, answers: Answers | None) -> ColumnTable:
-        """Return the columns that metrics read, of the rows of which a reply exists."""
-        labels, codes = self._labels(answers or Answers())
-        no_answer = np.asarray(self.array(self.no_answer), dtype=np.bool_)
-        abstained = np.asarray(self.array(self.abstained), dtype=np.bool_) & ~no_answer
-        truth, prediction = (codes(name) for name in ("ground_truth", "prediction"))
-        prediction[no_answer] = NO_LABEL
-        confidence = np.ma.filled(self.array(self.confidence), np.nan)
-        labels, truth, prediction = numbered_as_seen(labels, truth, prediction)
-        columns = ScoredColumns(
-            labels,
-            truth,
-            prediction,
-            abstained,
-            no_answer,
-            confidence,
-            n_not_evaluated=self.n_rows - truth.size,
-        )
-        return ColumnTable(columns, self, answers)
+    @cached_property
+    def outcome(self) -> NDArray[np.int8]:
+        """The outcome of every row."""
+        lost = f"when {self.no_answer} then 2 when {self.not_evaluated} then 3"
+        code = self.array(f"(case {lost} when {self.abstained} then 1 else 0 end)::tinyint")
+        return np.asarray(code, dtype=np.int8)
 
-    def _labels(self, answers: Answers) -> tuple[list[Label], Callable[[str], IntArray]]:
-        """Return the labels, and what turns a column into their codes."""
-        code_of: dict[Label, int] = {}
-        seen: dict[str, list[tuple[JsonValue, Label]]] = {}
-        answered = f"not ({self.no_answer})"
-        for name in ("ground_truth", "prediction"):
-            # What is no answer may be any text: it is no label.
-            among = answered if name == "prediction" else "true"
-            with self.told():
-                found = self.query(
-                    f"select distinct {name} from {self.scored} where {name} is not null "
-                    f"and {among} limit {MOST_VALUES + 1}"
-                )
-            if len(found) > MOST_VALUES:
-                raise InvalidFile(
-                    f"{self.place}: {name} has more than {MOST_VALUES:,} different values, which "
-                    "are no labels"
-                )
-            seen[name] = [
-                (value, _canonical(answers, value, self.place, name)) for (value,) in found
-            ]
-            for _, label in seen[name]:
-                code_of.setdefault(label, len(code_of))
+    @cached_property
+    def truth(self) -> Coded:
+        """The right answers."""
+        return self._labels("ground_truth", "true")
 
-        def codes(name: str) -> IntArray:
-            values = [value for value, _ in seen[name]]
-            column = self._coded(name, values, answered if name == "prediction" else "true")
-            own = np.array([code_of[label] for _, label in seen[name]] + [NO_LABEL], np.int64)
-            return own[column]
+    @cached_property
+    def prediction(self) -> Coded:
+        """The predictions; what is no answer may be any text and is no label."""
+        return self._labels("prediction", f"not ({self.no_answer})")
 
-        return list(code_of), codes
+    def _labels(self, name: str, among: str) -> Coded:
+        cell, values = self._values(name, among)
+        if len(values) > MOST_VALUES:
+            raise InvalidFile(
+                f"{self.place}: {name} has more than {MOST_VALUES:,} different values, which "
+                "are no labels"
+            )
+        labels = [_label(value) for value in values]
+        wrong = [one for one in labels if not is_label(one) and not isinstance(one, float)]
+        if wrong:
+            raise InvalidFile(
+                f"{self.place}, column {name}: {wrong[0]!r} is not a label; use a whole number or "
+                "a text"
+            )
+        return Coded(self._places(name, cell, values), [*labels, None])
 
-    def _coded(self, name: str, values: Sequence[JsonValue], among: str = "true") -> IntArray:
+    @property
+    def confidence(self) -> FloatArray:
+        """The confidence of every row."""
+        return np.asarray(np.ma.filled(self.array(self.confidence_cell), np.nan))
+
+    @cached_property
+    def clusters(self) -> Coded:
+        """The patients by name."""
+        return Coded.of(self.array(self.cluster).tolist())
+
+    @cached_property
+    def records(self) -> Coded:
+        """The records by name."""
+        return Coded.of(self.array(f"concat({self.text('record_id')})").tolist())
+
+    def _values(self, name: str, among: str = "true") -> tuple[str, list[JsonValue]]:
+        """Return the cells of a column as SQL, and its values in the order of the file."""
+        cell = f'case when {among} then "{_doubled(name)}" end'
+        with self.told():
+            found = self.query(
+                f"select {cell} as v from {self.lines} where v is not null group by 1 "
+                f"order by min(file_row_number) limit {MOST_VALUES + 1}"
+            )
+        return cell, [row[0] for row in found]
+
+    def _places(self, name: str, cell: str, values: Sequence[JsonValue]) -> IntArray:
         """Return the place of every row's value among the values; null has the last place."""
-        n, cell = len(values), f'case when {among} then "{name}" end'
+        n = len(values)
         if self.types[name].startswith("VARCHAR") and n:
             listed = ", ".join("'" + str(value).replace("'", "''") + "'" for value in values)
             code = f"enum_code(({cell})::enum({listed}))"
@@ -192,113 +196,87 @@ class _Rows(ParquetFile):
         place = np.searchsorted(ranked, np.ma.filled(column, np.inf))
         return np.append(order, n)[np.minimum(place, n)]
 
-    def metadata_column(self, key: str) -> Coded | None:
-        """Return a metadata column; None where there is none."""
+    def metadata(self, key: str) -> Coded:
+        """Return the values of a metadata key."""
         column, flag = self.names("metadata").get(key, ("", False))
         if key == "should_abstain" and self.has(key):
             column, flag = key, True
+        if key == "sample_index" and self.has("asking"):
+            cell, values = self._values("asking")
+            numbers = [int(value) - 1 if value else None for value in values]
+            return Coded(self._places("asking", cell, values), [*numbers, None])
         if not column or column not in self.types:
-            return None
-        quoted = f'"{column}"'
-        with self.told():
-            found = self.query(
-                f"select {quoted} from {self.scored} where {quoted} is not null group by 1 "
-                f"order by min(file_row_number) limit {MOST_VALUES + 1}"
-            )
-        values = [row[0] for row in found]
+            return Coded.empty(self.n_rows)
+        cell, values = self._values(column)
         if len(values) > MOST_VALUES:
             raise InvalidValue(
                 f"the column {column} of {self.place} has more than {MOST_VALUES:,} values, which "
                 "are no groups"
             )
-        code = self._coded(column, values)
-        return Coded(code, [*(_value(value, flag=flag) for value in values), None])
+        meant = [_value(value, flag=flag) for value in values]
+        return Coded(self._places(column, cell, values), [*meant, None])
 
-    def signal_column(self, name: str) -> FloatArray | None:
-        """Return a signal, NaN where a row lacks it; None where there is no such column."""
+    def metadata_keys(self) -> list[str]:
+        """Return the keys that there are columns of."""
+        own = [key for key in ("should_abstain",) if self.has(key)]
+        return [*self.names("metadata"), *own, *(["sample_index"] if self.has("asking") else [])]
+
+    def signal(self, name: str) -> FloatArray | None:
+        """Return a signal as numbers; None where its column holds texts."""
         column, _ = self.names("signals").get(name, ("", False))
-        if not column or not self.types.get(column, "").startswith(_NUMBERS):
+        if not column or column not in self.types:
+            return np.full(self.n_rows, np.nan)
+        if not self.types[column].startswith(_NUMBERS):
             return None
-        return np.asarray(np.ma.filled(self.array(f'"{column}"::double'), np.nan))
+        return np.asarray(np.ma.filled(self.array(f'"{_doubled(column)}"::double'), np.nan))
 
     def signal_names(self) -> list[str]:
         """Return the names of the signals that there are columns of."""
         return sorted(self.names("signals"))
 
-    def clusters(self) -> IntArray:
-        """Return a code of the patient of every row, numbered by first appearance.
+    # What names every row is left to DuckDB: millions of names do not fit in memory.
+
+    def order(self, places: IntArray) -> IntArray:
+        """Return places in the one order of rows."""
+        return places[np.argsort(self.ranks[places])]
+
+    def patients(self, places: IntArray) -> IntArray:
+        """Return the patient of some rows, numbered as they appear.
 
         Patients are told apart by 64 bits: that two of ten million share them has odds of one in
         a few hundred thousand, and would make one patient of the two.
         """
-        return numbered(self.array(f"hash({self.cluster})"))
+        return numbered(self.array(f"hash({self.cluster})")[places])
 
-    def repeats_records(self) -> bool:
+    @property
+    def has_nameless_patients(self) -> bool:
+        """Tell whether a row names no patient: it is named by its number."""
+        return False
+
+    def patient_names(self, places: IntArray) -> list[str]:
+        """Name the patients of some rows."""
+        return list(map(str, self.array(self.cluster)[places])) if places.size else []
+
+    def repeats_records(self, places: IntArray) -> bool:
         """Tell whether a record occurs more than once."""
         if not self.has("record_id"):
             return False
-        named = f"{self.scored} where record_id::varchar <> ''"
-        names = np.sort(self.array("hash(record_id)", named))
+        is_named = np.asarray(self.array(f"{self.text('record_id')} <> ''"), dtype=np.bool_)
+        names = np.sort(self.array("hash(record_id)")[places[is_named[places]]])
         return bool((names[1:] == names[:-1]).any())
 
-    def row_name(self, index: int) -> str:
+    def row_name(self, place: int) -> str:
         """Name a row in a message."""
-        return f"row {int(self.numbers[index]) + 1}"
+        return f"row {place + 1}"
 
-    def cluster_name(self, code: int) -> str:
-        """Return the name of a patient."""
-        number = int(self.numbers[np.flatnonzero(self.clusters() == code)[0]])
+    def failures(self) -> list[tuple[str, int, str]]:
+        """Count the rows without an answer by class, with the first error as an example."""
         found = self.query(
-            f"select {self.cluster} from {self.lines} where file_row_number = {number}"
+            f"select {self.text('failure_class')}, count(*), "
+            f"arg_min({self.text('error')}, file_row_number) "
+            f"from {self.lines} where {self.failed} group by 1 order by 2 desc, 1"
         )
-        return str(found[0][0])
-
-    def missing_labels(self) -> list[Label]:
-        """Return the right answers of the rows that were not evaluated."""
-        found = self.query(f"select ground_truth from {self.lines} where {self.not_evaluated}")
-        return [_canonical(Answers(), row[0], self.place, "ground_truth") for row in found]
-
-    def missing_deferral(self) -> list[object]:
-        """Return the deferral labels of the rows that were not evaluated."""
-        if not self.has("should_abstain"):
-            return []
-        sql = f"select should_abstain from {self.lines} where {self.not_evaluated}"
-        return [None if row[0] is None else _is_set(row[0]) for row in self.query(sql)]
-
-    def missing_clusters(self) -> list[str]:
-        """Return the patients of whom no row was evaluated."""
-        failed = f"select distinct {self.cluster} as c from {self.lines} where {self.not_evaluated}"
-        names = {str(row[0]) for row in self.query(failed)}
-        if names:
-            scored = f"select distinct {self.cluster} as c from {self.scored}"
-            names -= {str(row[0]) for row in self.query(f"{scored} where c in ({failed})")}
-        return sorted(names)
-
-    def attrition(self) -> Attrition:
-        """Count the rows by outcome, failures by class with the first error as an example."""
-        n_no_answer, n_abstained = (
-            int(self.query(f"select count(*) from {self.scored} where {condition}")[0][0])
-            for condition in (self.no_answer, f"{self.abstained} and not ({self.no_answer})")
-        )
-        kind = f"coalesce(nullif({self.text('failure_class')}, ''), '{UNCLASSIFIED}')"
-        failures = {
-            str(name): FailureClass(int(n), str(example))
-            for name, n, example in self.query(
-                f"select {kind}, count(*), arg_min({self.text('error')}, file_row_number) "
-                f"from {self.lines} where {self.failed} group by 1 order by 2 desc, 1"
-            )
-        }
-        n = self.n_rows
-        n_lost = sum(one.n for one in failures.values())
-        return Attrition(
-            n_loaded=n,
-            n_sent=n,
-            n_answered=n - n_abstained - n_lost,
-            n_abstained=n_abstained,
-            n_no_answer=n_no_answer,
-            n_not_evaluated=n_lost - n_no_answer,
-            failures=failures,
-        )
+        return [(str(name), int(n), str(example)) for name, n, example in found]
 
 
 def _label(value: JsonValue) -> JsonValue:
@@ -313,13 +291,6 @@ def _is_set(value: JsonValue) -> bool:
 
 def _doubled(name: str) -> str:
     return name.replace('"', '""')
-
-
-def _canonical(answers: Answers, value: JsonValue, place: str, name: str) -> Label:
-    try:
-        return answers.key(_label(value))
-    except InvalidValue as error:
-        raise InvalidFile(f"{place}, column {name}: {error}") from None
 
 
 def _value(cell: JsonValue, *, flag: bool) -> JsonValue:

@@ -29,6 +29,8 @@ PREFIXES = {"metadata": "meta_", "signals": "signal_"}
 class ParquetFile:
     """One Parquet file behind a connection: its columns under the names that krisis exports."""
 
+    n_rows: int
+
     def __init__(self, path: Path) -> None:
         self.place = str(path)
         self.connection = _connected()
@@ -39,7 +41,6 @@ class ParquetFile:
             self.types = {str(row[0]): str(row[1]) for row in described}
             self.n_rows = int(self.query(f"select count(*) from {self.lines}")[0][0])
         self._check()
-        self.scored = f"(select * from {self.lines} where not {self.not_evaluated})"
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -56,36 +57,33 @@ class ParquetFile:
         """Return the rows of a query."""
         return self.connection.execute(sql).fetchall()
 
-    def array(self, expression: str, of: str = "") -> NDArray[np.generic]:
-        """Return an expression of every scored row, ordered by patient; or of other rows."""
-        column = self._fetched(f"select {expression} as v from {of or self.scored}")
-        return column if of else column[self._order]
-
-    def _fetched(self, sql: str) -> NDArray[np.generic]:
+    def array(self, expression: str) -> NDArray[np.generic]:
+        """Return an expression of every row, in the order of the file."""
         with self.told():
-            column: NDArray[np.generic] = self.connection.execute(sql).fetchnumpy()["v"]  # type: ignore[assignment]
+            found = self.connection.execute(f"select {expression} as v from {self.lines}")
+            column: NDArray[np.generic] = found.fetchnumpy()["v"]  # type: ignore[assignment]
             return column
 
     @cached_property
-    def numbers(self) -> NDArray[np.int64]:
-        """The numbers in the file of the scored rows, in the order of `metrics.row_order`."""
+    def ranks(self) -> NDArray[np.int64]:
+        """The rank of every row in the one order of rows (`metrics.columns`)."""
         # Joined to an empty text, as DuckDB refuses to order by a constant.
         record = f"concat({self.text('record_id')})"
         keys = [f"coalesce(nullif({self.text('cluster_id')}, ''), {record})", record]
         keys += ["coalesce(asking, 1)"] if self.has("asking") else []
         keys += [self.text("ground_truth"), self.text("prediction"), self.abstained]
-        keys.append(f"coalesce({self.confidence}, -1)")
+        keys.append(f"coalesce({self.confidence_cell}, -1)")
         others = [name for name in sorted(self.types) if name.startswith(tuple(PREFIXES.values()))]
         listed = ", ".join('"' + name.replace('"', '""') + '"' for name in others)
         keys += [f"hash({listed})"] if others else []
-        order = f"select file_row_number as v from {self.scored} order by {', '.join(keys)}"
-        return np.asarray(self._fetched(order), dtype=np.int64)
-
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        """The places of the scored rows among each other, ordered by patient."""
-        in_file = self._fetched(f"select file_row_number as v from {self.scored}")
-        return np.searchsorted(in_file, self.numbers)
+        with self.told():
+            found = self.connection.execute(
+                f"select file_row_number as v from {self.lines} order by {', '.join(keys)}"
+            )
+            order = np.asarray(found.fetchnumpy()["v"], dtype=np.int64)
+        rank = np.empty(order.size, dtype=np.int64)
+        rank[order] = np.arange(order.size)
+        return rank
 
     def has(self, name: str) -> bool:
         """Say whether there is a column."""
@@ -121,7 +119,7 @@ class ParquetFile:
         return "outcome = 'abstained'" if self.has("outcome") else "prediction is null"
 
     @property
-    def confidence(self) -> str:
+    def confidence_cell(self) -> str:
         """The expression of the confidence."""
         return "confidence::double" if self.has("confidence") else "null::double"
 

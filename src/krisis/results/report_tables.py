@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from krisis.json_values import JsonMapping, JsonObject, JsonValue
+from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import MetricScore
 from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
 from krisis.results.account import TaskFacts
@@ -252,35 +251,6 @@ def rule_words(score: MetricScore | None) -> str:
         f"Rules are a checklist, not the truth: {by_rule} of {by_rule + others} deferrals follow a "
         "rule. A case may break a rule and still be safe to answer."
     )
-
-
-def risk_sentence(description: JsonMapping) -> str:
-    """Say when a case should be deferred: in the suite's words, or by its probability or margin.
-
-    >>> risk_sentence({"deferral": {"risk": 0.2}})
-    'A case should be deferred if the best answer is wrong with a probability of 0.2 or more.'
-    """
-    deferral = description.get("deferral")
-    stated = deferral if isinstance(deferral, Mapping) else {}
-    if isinstance(words := stated.get("words"), str):
-        return words
-    risk, margin = (_digits(stated.get(name)) for name in ("risk", "margin_ml_min"))
-    if risk:
-        return (
-            "A case should be deferred if the best answer is wrong with a probability of "
-            f"{risk} or more."
-        )
-    if margin:
-        unit = "mL/min/1.73 m²"
-        return f"A case should be deferred within {margin} {unit} of a limit of the categories."
-    return ""
-
-
-def _digits(value: JsonValue) -> str:
-    """Write a number with every digit that it has and no exponent; nothing for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return ""
-    return f"{Decimal(str(value)).normalize():f}"
 
 
 def stopping_lines(result: BenchmarkResult) -> list[str]:

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.metrics import BootstrapOptions
-from krisis.metrics.base import EvaluationResult
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.columns import in_patient_order
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.repeats import collapse_repeats
-from krisis.metrics.row_order import in_patient_order
-from krisis.metrics.table import Table
 from krisis.results.account import TaskFacts
 from krisis.results.base import BenchmarkResult
-from krisis.results.column_rows import ColumnRows
 from krisis.results.loading import (
     content_of_run,
     is_run,
@@ -105,46 +105,32 @@ def items_of_result(result: BenchmarkResult, source: Source) -> RunItems:
     Repeats of a record become its modal answer with consistency signals.
     """
     task = result.provenance.task_facts or TaskFacts("")
-    if isinstance(result.rows, ColumnRows):
-        return _items_of_columns(result.rows, task, source)
-    return _items(collapse_repeats(in_patient_order(result.evaluation_results)), task, source)
+    rows = result.rows.with_answers(task.answers_to_score())
+    everyone = np.arange(len(rows))
+    if rows.columns.repeats_records(everyone) or rows.columns.has_nameless_patients:
+        return _items(Rows(_one_per_record(rows), rows.answers, as_given=True), task, source)
+    return _items(rows, task, source)
 
 
-def _items_of_columns(rows: ColumnRows, task: TaskFacts, source: Source) -> RunItems:
-    """Return the rows of a large file as items, each record one of its own."""
-    table = rows.table
-    if table.repeats_cases:
-        raise InvalidFile(
-            f"{source.path} has records that were asked several times; so large a file must hold "
-            "each once, with the answer that counts"
-        )
-    return RunItems(
-        table,
-        source,
-        default_confidence=task.default_confidence or "stated",
-        failed=table.reader.missing_clusters(),
-        words=(task.person, task.unit),
-        costs=task.costs,
-    )
+def _one_per_record(rows: Sequence[EvaluationResult]) -> list[EvaluationResult]:
+    found = collapse_repeats(in_patient_order(rows))
+    return [replace(row, cluster_id=row.cluster_id or f"row {i}") for i, row in enumerate(found)]
 
 
 def _of_plain_run(run: PlainRun, path: Path) -> RunItems:
     named = {"suite": run.suite, "model": str(run.provenance.get("backend") or "")}
     source = Source(str(path), run.run_id, run.git_commit, run.mode, **named)
-    rows = in_patient_order([plain_row(row) for row in run.rows])
-    return _items(rows, TaskFacts.of(run.task.facts()), source)
+    task = TaskFacts.of(run.task.facts())
+    rows = Rows((plain_row(row) for row in run.rows), task.answers_to_score())
+    return _items(rows, task, source)
 
 
-def _items(rows: Sequence[EvaluationResult], task: TaskFacts, source: Source) -> RunItems:
-    named = [replace(row, cluster_id=row.cluster_id or f"row {i}") for i, row in enumerate(rows)]
-    table = Table(named, task.answers_to_score(), as_given=True)
-    scored = set(table.patient_names)
-    failed = sorted({row.cluster_id for row in named} - scored)
+def _items(rows: Rows, task: TaskFacts, source: Source) -> RunItems:
     return RunItems(
-        table,
+        rows.table,
         source,
         default_confidence=task.default_confidence or "stated",
-        failed=failed,
+        failed=rows.table.missing_patients,
         words=(task.person, task.unit),
         costs=task.costs,
     )

@@ -17,6 +17,7 @@ from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 from krisis.results.repeats import mark_agreement
 from krisis.results.stops import Unfinished
+from krisis.runs.columns import RunColumns
 from krisis.runs.description import NEVER, RunDescription
 from krisis.runs.places import is_run_file
 from krisis.runs.read import RunContents, RunFile, open_run
@@ -57,8 +58,15 @@ def load_run(path: str | Path) -> BenchmarkResult:
 
 def result_of(run: RunFile) -> BenchmarkResult:
     """Return the result that an open run file holds."""
-    described, contents = run.description, run.contents()
-    rows, perturbed = contents.in_order(below=run.n_plain), contents.in_order(run.n_plain)
+    described = run.description
+    columns = RunColumns.of(run)
+    contents = run.contents(with_rows=columns is None)
+    rows: Sequence[EvaluationResult]
+    perturbed: Sequence[EvaluationResult] = ()
+    if columns is None:
+        rows, perturbed = contents.in_order(below=run.n_plain), contents.in_order(run.n_plain)
+    else:
+        rows = Rows(columns)
     agreement = mark_agreement(rows) if described.identity.repeats > 1 else None
     ended = stored_result(run)
     if ended is not None:
@@ -71,10 +79,10 @@ def result_of(run: RunFile) -> BenchmarkResult:
             perturbed=perturbed,
         )
     else:
-        facts = _facts_so_far(described, contents, [*rows, *perturbed])
+        facts = _facts_so_far(described, contents, [*rows, *perturbed] if perturbed else rows)
         facts.agreement = agreement
         if run.scores() is not None:  # it had ended: what is missing was lost
-            is_whole = len(contents.rows) == described.n_cases
+            is_whole = len(rows) + len(perturbed) == described.n_cases
             facts.stop = None if is_whole else _lost(described)
         description = described.suite_description
         if described.is_reading:
@@ -162,7 +170,7 @@ def _lost(described: RunDescription) -> Unfinished:
 
 
 def _facts_so_far(
-    described: RunDescription, contents: RunContents, rows: list[EvaluationResult]
+    described: RunDescription, contents: RunContents, rows: Sequence[EvaluationResult]
 ) -> RunFacts:
     identity, imported = described.identity, described.imported
     stop: Unfinished | None = Unfinished(_NOT_ENDED)

@@ -53,16 +53,20 @@ def copy_warning(path: Path) -> str:
 
 def refuse_links(path: Path, *, may_be_missing: bool = False) -> None:
     """Refuse a run file that is, or has beside it, a link or a device: nothing goes through one."""
-    own = [] if may_be_missing and not os.path.lexists(path) else [path]
-    try:
-        for one in (*own, *side_files(path)):
-            if not stat.S_ISREG(one.lstat().st_mode):
-                raise InvalidFile(
-                    f"{one} is a link or a device, and krisis reads and writes no run through one; "
-                    "put a copy in its place"
-                )
-    except OSError as error:
-        raise InvalidFile(f"{error.filename or path} cannot be read: {error.strerror}") from None
+    for one in (path, *side_files(path)):
+        try:
+            mode = one.lstat().st_mode
+        except FileNotFoundError as error:
+            if one != path or may_be_missing:  # a writer that ends removes what is beside its file
+                continue
+            raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
+        except OSError as error:
+            raise InvalidFile(f"{one} cannot be read: {error.strerror}") from None
+        if not stat.S_ISREG(mode):
+            raise InvalidFile(
+                f"{one} is a link or a device, and krisis reads and writes no run through one; "
+                "put a copy in its place"
+            )
 
 
 def is_run_file(path: Path) -> bool:

@@ -12,6 +12,7 @@ opened for writing. What a page or a command needs::
                                            # the same as NumPy arrays, by column
         run.row(position)                  # one EvaluationResult, or None
         run.rows(start, below)             # many, in order
+        run.rows_at(positions)             # some, by position
         run.case(position)                 # CaseOf: ids, metadata, features and context of a row
         run.text(number)                   # a prompt, reply or context by its number in ``rows``
         run.damaged_positions()            # rows that cannot be believed, by their checksums
@@ -79,6 +80,8 @@ _HEADER = b"SQLite format 3\0"
 _N_HEADER = 100
 # How many of the last finished batches the rate of a run is taken from.
 _N_OF_RATE = 50
+# How many positions one statement names.
+_N_AT_ONCE = 500
 _PRICES = ("input_per_million", "output_per_million")
 _TEXT, _WHOLE, _NUMBER = (str,), (int,), (float, int)
 _OR_NONE = (type(None),)
@@ -106,7 +109,7 @@ _ROW_TYPES: dict[str, tuple[type, ...]] = {
     "signals": (str, *_OR_NONE),
     "metadata": (str, *_OR_NONE),
 }
-_ALLOWED_TYPES = tuple(frozenset(kinds) for kinds in _ROW_TYPES.values())
+ALLOWED_TYPES = tuple(frozenset(kinds) for kinds in _ROW_TYPES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +305,24 @@ class RunFile:
 
     def rows(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
         """Return the rows of these positions in order; those that are damaged are counted."""
-        return [row for _, row in self._rows(start, below)]
+        if start <= 0 and below == math.inf:
+            return [row for _, row in self._rows()]
+        end = int(min(below, 2**62))
+        return [row for _, row in self._rows(f"position >= {int(start)} AND position < {end}")]
+
+    def rows_at(self, positions: Sequence[int]) -> dict[int, EvaluationResult]:
+        """Return the rows of some positions, by position; those that are damaged are counted."""
+        if 2 * len(positions) > self.n_rows:
+            return dict(self._rows())
+        found: dict[int, EvaluationResult] = {}
+        for start in range(0, len(positions), _N_AT_ONCE):
+            listed = ", ".join(map(str, map(int, positions[start : start + _N_AT_ONCE])))
+            found |= self._rows(f"position IN ({listed})")
+        return found
+
+    def is_row(self, line: tuple[Value, ...]) -> bool:
+        """Say whether a line of ``rows`` makes a row; one that does not is counted as damaged."""
+        return self._row(line, self._texts_of(line)) is not None
 
     def damaged_positions(self) -> list[int]:
         """Look through all rows and cases; return the rows that cannot be believed."""
@@ -542,14 +562,9 @@ class RunFile:
 
     # Rows.
 
-    def _rows(
-        self, start: int = 0, below: float = math.inf
-    ) -> Iterator[tuple[int, EvaluationResult]]:
-        condition = ""
-        if start > 0 or below < math.inf:
-            end = int(min(below, 2**62))
-            condition = f" WHERE position >= {int(start)} AND position < {end}"
-        else:
+    def _rows(self, only: str = "") -> Iterator[tuple[int, EvaluationResult]]:
+        condition = f" WHERE {only}" if only else ""
+        if not only:
             self._read_all_cases()
         texts = self._all_texts(condition)
         for line in self._lines("rows", condition):
@@ -598,11 +613,11 @@ class RunFile:
     ) -> EvaluationResult | None:
         kinds = tuple(map(type, line))
         if kinds not in self._known_types:
-            if not all(map(frozenset.__contains__, _ALLOWED_TYPES, kinds[:-1])):
+            if not all(map(frozenset.__contains__, ALLOWED_TYPES, kinds[:-1])):
                 raise ValueError("a column of the wrong type")
             self._known_types.add(kinds)
         place: JsonValue = line
-        n_records, n_cases = self._sizes
+        n_records, n_cases = self.sizes
         at, repeat, form = place[1], place[2], place[3]
         if place[0] >= n_cases or (n_records and not form and place[0] != repeat * n_records + at):
             raise ValueError("a row of another place")
@@ -642,7 +657,7 @@ class RunFile:
         return row
 
     @cached_property
-    def _sizes(self) -> tuple[int, int]:
+    def sizes(self) -> tuple[int, int]:
         """How many records are asked in turn, 0 where that is not known, and all askings."""
         described = self.description
         in_turn = described.identity.n_records if described.imported is None else 0

@@ -11,13 +11,14 @@ import getpass
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.metrics.base import EvaluationResult
 from krisis.runs.places import refuse_links
 from krisis.runs.schema import SUFFIX
 
@@ -64,10 +65,21 @@ class Reviews:
         """Return the records whose label is wrong by the latest note on any asking."""
         return {note.record_id for note in self.notes.values() if note.mark == "label_wrong"}
 
+    def renamed(self, name: Callable[[str], str]) -> Reviews:
+        """Return the notes under the names by which records are shown."""
+        notes = {(name(record), asking): note for (record, asking), note in self.notes.items()}
+        return Reviews(notes, self.n_unreadable)
+
     def counts(self) -> dict[str, int]:
         """Count the cases by their mark."""
         found = Counter[str](note.mark for note in self.notes.values())
         return {mark: found[mark] for mark in MARKS}
+
+
+def case_key(row: EvaluationResult) -> CaseKey:
+    """Return the case and asking that a row is of."""
+    asking = row.metadata.get("sample_index")
+    return row.record_id, 1 + (asking if isinstance(asking, int) else 0)
 
 
 def review_file(run: Path) -> Path:

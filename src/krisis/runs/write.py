@@ -114,14 +114,17 @@ class RunWriter:
     def create(
         cls, path: Path, description: RunDescription, cases: Sequence[StoredCase]
     ) -> RunWriter:
-        """Make a run file that only its owner can read, with all its cases and no row."""
+        """Make a run file that only its owner can read, with all its cases and no row.
+
+        It is made under another name, so that whoever sees the file sees a run.
+        """
         make_private_folder(path.parent)
         lock = WriterLock(path)
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-            os.close(os.open(path, flags, 0o600))
+            if os.path.lexists(path):
+                raise FileExistsError(f"{path} exists")
+            _create_file(path, description, cases)
             writer = cls(path, description, lock)
-            writer._create(cases)
         except BaseException:
             lock.release()
             raise
@@ -223,7 +226,7 @@ class RunWriter:
 
         def rewrite(connection: sqlite3.Connection) -> None:
             texts: dict[int, str] = {}
-            lines = list(self._case_lines(self._cases, texts))
+            lines = list(_case_lines(self.description, self._cases, texts))
             connection.executemany(insert("cases", replace=True), lines)
             connection.executemany(
                 "INSERT OR REPLACE INTO texts (id, text) VALUES (?, ?)", texts.items()
@@ -293,42 +296,10 @@ class RunWriter:
 
     # What follows runs in the writing thread, or before it was started.
 
-    def _create(self, cases: Sequence[StoredCase]) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        for statement in ddl():
-            self._connection.execute(statement)
-        entries = (self._checksums.sealed("run", *pair) for pair in self.description.entries())
-        self._connection.executemany(insert("run"), entries)
-        texts: dict[int, str] = {}
-        self._connection.executemany(insert("cases"), self._case_lines(cases, texts))
-        self._connection.executemany("INSERT INTO texts (id, text) VALUES (?, ?)", texts.items())
-        self._connection.execute("COMMIT")
-
     def _go_on_counting(self) -> None:
         for table in self._ids:
             (last,) = self._connection.execute(f"SELECT max(id) FROM {table}").fetchone()  # noqa: S608
             self._ids[table] = count(int(last or 0) + 1)
-
-    def _case_lines(
-        self, cases: Sequence[StoredCase], texts: dict[int, str]
-    ) -> Iterator[tuple[Value, ...]]:
-        for position, case in enumerate(cases):
-            shown = _json(case.features or {})
-            held = blake2b(digest_size=8)
-            for part in (shown, storable(case.context), ascii(case.label)):
-                held.update(part.encode("utf-8") + b"\0")
-            keeps = self.description.stores_features
-            context = self._shared_text(case.context, texts) if keeps else None
-            yield self._checksums.sealed(
-                "cases",
-                position,
-                storable(case.record_id),
-                storable(case.cluster_id),
-                held.hexdigest(),
-                _json(case.metadata),
-                shown if keeps else None,
-                context,
-            )
 
     def _write(self) -> None:
         """Commit what is pending, all of it at once, until the run is closed."""
@@ -466,6 +437,58 @@ class RunWriter:
         return known
 
 
+def _create_file(path: Path, description: RunDescription, cases: Sequence[StoredCase]) -> None:
+    """Write a new run under a name of its own, then give it its name."""
+    half = path.with_name(f".{path.name}.new")
+    half.unlink(missing_ok=True)  # of a process that was killed: the lock says that it is over
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    os.close(os.open(half, flags, 0o600))
+    try:
+        with closing(connected(half, journal="DELETE")) as connection:
+            write_new_run(connection, description, cases)
+        half.rename(path)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_new_run(
+    connection: sqlite3.Connection, description: RunDescription, cases: Sequence[StoredCase]
+) -> None:
+    """Write what a run begins with, in one transaction: tables, description and cases."""
+    checksums, texts = Checksums(description.run_id), dict[int, str]()
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in ddl():
+        connection.execute(statement)
+    entries = (checksums.sealed("run", *pair) for pair in description.entries())
+    connection.executemany(insert("run"), entries)
+    connection.executemany(insert("cases"), _case_lines(description, cases, texts))
+    connection.executemany("INSERT INTO texts (id, text) VALUES (?, ?)", texts.items())
+    connection.execute("COMMIT")
+
+
+def _case_lines(
+    description: RunDescription, cases: Sequence[StoredCase], texts: dict[int, str]
+) -> Iterator[tuple[Value, ...]]:
+    checksums, keeps = Checksums(description.run_id), description.stores_features
+    for position, case in enumerate(cases):
+        shown = _json(case.features or {})
+        held = blake2b(digest_size=8)
+        for part in (shown, storable(case.context), ascii(case.label)):
+            held.update(part.encode("utf-8") + b"\0")
+        yield checksums.sealed(
+            "cases",
+            position,
+            storable(case.record_id),
+            storable(case.cluster_id),
+            held.hexdigest(),
+            _json(case.metadata),
+            shown if keeps else None,
+            _new_text(case.context, texts) if keeps else None,
+        )
+
+
 def _new_text(text: str, texts: dict[int, str]) -> int | None:
     if not text:
         return None
@@ -499,7 +522,20 @@ def _execute_all(connection: sqlite3.Connection, sql: str, lines: Lines) -> None
     connection.executemany(sql, lines)
 
 
-def connected(path: Path) -> sqlite3.Connection:
+def settings_of(journal: str) -> list[str]:
+    """Return the settings with which a commit is on disk when it returns, by kind of journal."""
+    how = {"WAL": "FULL", "DELETE": "EXTRA"}[journal]
+    # Only macOS tells a disk that has the data in its own memory from one that wrote them.
+    return [
+        f"journal_mode = {journal}",
+        f"synchronous = {how}",
+        "fullfsync = ON",
+        "checkpoint_fullfsync = ON",
+        "trusted_schema = OFF",
+    ]
+
+
+def connected(path: Path, *, journal: str = "") -> sqlite3.Connection:
     """Open a run file for writing: durable on a disk of this machine, and safe on a network.
 
     A commit is on disk when it returns: in the write-ahead log, synchronised at every commit, or,
@@ -512,14 +548,8 @@ def connected(path: Path) -> sqlite3.Connection:
         check_same_thread=False,
         timeout=BUSY_SECONDS,
     )
-    if is_local(path.parent):
-        settings = ("journal_mode = WAL", "synchronous = FULL")
-    else:
-        settings = ("journal_mode = DELETE", "synchronous = EXTRA")
-    # Only macOS tells a disk that has the data in its own memory from one that wrote them.
-    for setting in (*settings, "fullfsync = ON", "checkpoint_fullfsync = ON"):
+    for setting in settings_of(journal or ("WAL" if is_local(path.parent) else "DELETE")):
         connection.execute(f"PRAGMA {setting}")
-    connection.execute("PRAGMA trusted_schema = OFF")
     return connection
 
 
@@ -557,10 +587,7 @@ def rows_hash(connection: sqlite3.Connection) -> str:
 
 def hash_of(checksums: Iterable[bytes]) -> str:
     """Return the hash of checksums in their order."""
-    digest = blake2b(digest_size=16)
-    for checksum in checksums:
-        digest.update(checksum)
-    return digest.hexdigest()
+    return blake2b(b"".join(checksums), digest_size=16).hexdigest()
 
 
 def store_scores(
@@ -601,6 +628,16 @@ def write_briefly(path: Path, work: Work) -> bool:
     finally:
         lock.release()
     return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the name of a new file survive a power cut, where the system can promise that."""
+    with suppress(OSError):  # Windows opens no folder
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
 
 
 def make_private_folder(folder: Path) -> None:

@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 # A statistic takes a matrix of multiplicities (clusters × resamples) and returns, for every
-# figure, one value per resample. Ones give the estimate, ones with a single zero the jackknife.
+# figure, one value per resample. Ones give the estimate.
 Statistic = Callable[[FloatArray], Mapping[str, FloatArray]]
 Progress = Callable[[int], None]
 
@@ -109,21 +109,13 @@ class Bootstrap:
         values = self.statistic(np.ones((self.n_clusters, 1)))
         return {name: float(value[0]) for name, value in values.items()}
 
-    @cached_property
-    def jackknife(self) -> dict[str, FloatArray]:
-        """The figures with each cluster left out in turn."""
-        return leave_one_out(self.statistic, self.n_clusters)
-
     def drop_rate(self, name: str) -> float:
         """Return the share of resamples on which the figure is undefined."""
         return float(np.isnan(self.replicates[name]).mean())
 
     def interval(self, name: str, method: ReplicateMethod = "expanded_percentile") -> Interval:
-        """Return the interval of one figure; only BCa and jackknife-t leave clusters out."""
-        jackknife = self.jackknife[name] if method in ("bca", "jackknife_t") else None
-        replicates = Replicates(
-            self.estimates[name], self.replicates[name], self.n_clusters, jackknife
-        )
+        """Return the interval of one figure."""
+        replicates = Replicates(self.estimates[name], self.replicates[name], self.n_clusters)
         return replicates.interval(method, level=self.options.level)
 
 
@@ -155,16 +147,3 @@ def cluster_bootstrap(
             progress(counts.shape[1])
     replicates = {name: np.concatenate(parts) for name, parts in blocks.items()}
     return Bootstrap(statistic, n_clusters, chosen, replicates)
-
-
-def leave_one_out(statistic: Statistic, n_clusters: int) -> dict[str, FloatArray]:
-    """Return every figure with each cluster left out in turn."""
-    block = max(1, min(_WIDEST_BLOCK, _CELLS_PER_BLOCK // n_clusters))
-    parts: dict[str, list[FloatArray]] = {}
-    for start in range(0, n_clusters, block):
-        stop = min(start + block, n_clusters)
-        counts = np.ones((n_clusters, stop - start))
-        counts[np.arange(start, stop), np.arange(stop - start)] = 0.0
-        for name, values in statistic(counts).items():
-            parts.setdefault(name, []).append(values)
-    return {name: np.concatenate(values) for name, values in parts.items()}

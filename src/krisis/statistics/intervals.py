@@ -18,13 +18,10 @@ FloatArray = NDArray[np.float64]
 ROUNDING = 1e-12
 """Share of the largest value below which replicates differ by their rounding alone."""
 
-ReplicateMethod = Literal["percentile", "expanded_percentile", "basic", "bca", "jackknife_t"]
+ReplicateMethod = Literal["percentile", "expanded_percentile"]
 REPLICATE_METHODS: tuple[ReplicateMethod, ...] = (
     "percentile",
     "expanded_percentile",
-    "basic",
-    "bca",
-    "jackknife_t",
 )
 
 
@@ -96,94 +93,41 @@ def check_level(level: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Replicates:
-    """The bootstrap values of one figure, with what the better intervals need besides them."""
+    """The bootstrap values of one figure: what it is, and what it was in every resample."""
 
     estimate: float
     values: FloatArray
     n_clusters: int
-    jackknife: FloatArray | None = None
 
     def interval(self, method: ReplicateMethod, *, level: float = 0.95) -> Interval:
-        """Return the interval by a method; undefined replicates are left out.
+        """Return the percentiles of the resamples, plain or expanded; undefined ones are left out.
 
-        References: Efron and Tibshirani, An Introduction to the Bootstrap (1993), for percentile,
-        basic, BCa and the jackknife; Hesterberg, What teachers should know about the bootstrap,
-        The American Statistician 69 (2015) 371–386, for the expanded percentile.
+        References: Efron and Tibshirani, An Introduction to the Bootstrap (1993), for percentiles;
+        Hesterberg, What teachers should know about the bootstrap, The American Statistician 69
+        (2015) 371–386, for the expanded ones.
         """
         if method not in REPLICATE_METHODS:
             raise UnknownName.among("interval method", method, REPLICATE_METHODS)
         tail = (1 - check_level(level)) / 2
-        reason = self._obstacle(method)
+        valid = self.values[~np.isnan(self.values)]
+        reason = self._obstacle(method, valid)
         if reason:
             return Interval.undefined(reason, level=level, method=method)
-        if method == "jackknife_t":
-            low, high = self._jackknife_t(tail)
-        elif method == "basic":
-            upper, lower = self._quantiles(1 - tail, tail)
-            low, high = 2 * self.estimate - upper, 2 * self.estimate - lower
-        elif method == "bca":
-            low, high = self._quantiles(*self._bca_levels(tail))
-        else:
-            wide = tail
-            if method == "expanded_percentile":
-                wide = expanded_tail(tail, self.n_clusters)
-            low, high = self._quantiles(wide, 1 - wide)
+        wide = tail if method == "percentile" else expanded_tail(tail, self.n_clusters)
+        low, high = np.quantile(valid, (wide, 1 - wide)).tolist()
         return Interval(low, high, level, method)
 
-    def _obstacle(self, method: ReplicateMethod) -> str:
+    def _obstacle(self, method: ReplicateMethod, valid: FloatArray) -> str:
         if math.isnan(self.estimate):
             return "the_figure_is_undefined"
         if self.n_clusters < 2:
             return "needs_at_least_two_clusters"
-        if method in ("jackknife_t", "bca") and self._valid_jackknife().size < 2:
-            return "fewer_than_two_jackknife_values"
-        return "" if method == "jackknife_t" else self._obstacle_in_resamples(method)
-
-    def _obstacle_in_resamples(self, method: ReplicateMethod) -> str:
-        valid = self._valid()
         if valid.size < 2:
             return "fewer_than_two_valid_resamples"
         # Plain percentiles are kept as they are published, collapsed or not.
         # Sums of the same numbers in another order differ in the last digits.
         same = np.ptp(valid) <= ROUNDING * np.abs(valid).max()
-        if method != "percentile" and same:
-            return "every_resample_gives_the_same_value"
-        if method == "bca" and np.count_nonzero(valid < self.estimate) in (0, valid.size):
-            return "the_estimate_lies_outside_its_resamples"
-        return ""
-
-    def _valid(self) -> FloatArray:
-        valid: FloatArray = self.values[~np.isnan(self.values)]
-        return valid
-
-    def _valid_jackknife(self) -> FloatArray:
-        if self.jackknife is None:
-            return np.empty(0)
-        valid: FloatArray = self.jackknife[~np.isnan(self.jackknife)]
-        return valid
-
-    def _quantiles(self, *levels: float) -> tuple[float, float]:
-        low, high = np.quantile(self._valid(), levels)
-        return float(low), float(high)
-
-    def _jackknife_t(self, tail: float) -> tuple[float, float]:
-        left_out = self._valid_jackknife()
-        n = left_out.size
-        spread = math.sqrt((n - 1) / n * float(np.square(left_out - left_out.mean()).sum()))
-        half = float(special.stdtrit(n - 1, 1 - tail)) * spread
-        return self.estimate - half, self.estimate + half
-
-    def _bca_levels(self, tail: float) -> tuple[float, float]:
-        valid, left_out = self._valid(), self._valid_jackknife()
-        bias = float(special.ndtri(np.count_nonzero(valid < self.estimate) / valid.size))
-        pull = left_out.mean() - left_out
-        scale = float(np.square(pull).sum()) ** 1.5
-        acceleration = float((pull**3).sum()) / (6 * scale) if scale else 0.0
-        levels = []
-        for z in (float(special.ndtri(tail)), float(special.ndtri(1 - tail))):
-            shifted = bias + z
-            levels.append(float(special.ndtr(bias + shifted / (1 - acceleration * shifted))))
-        return levels[0], levels[1]
+        return "every_resample_gives_the_same_value" if method != "percentile" and same else ""
 
 
 def expanded_tail(tail: float, n_clusters: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -28,7 +28,7 @@ from krisis.decisions.audit_labels import (
 )
 from krisis.decisions.certificate import Certificate, certificate_from
 from krisis.decisions.certify import CertifyOptions, certify_run
-from krisis.decisions.check import Gate, Verdict, check_run, exit_code, to_json
+from krisis.decisions.check import Check, Gate, check_run
 from krisis.decisions.costs import CostTable, read_costs
 from krisis.decisions.group_findings import GroupAudit, group_lines
 from krisis.decisions.group_tests import GroupOptions
@@ -91,7 +91,7 @@ def selective(
         coverage_grid: Coverages at which to report risk.
         area_coverage: Report the areas up to this coverage too.
         resamples, seed, rng: Resamples of patients, their seed, and default or legacy draws.
-        interval_method: percentile, expanded_percentile, basic, bca or jackknife_t, in place of
+        interval_method: percentile, as published, or expanded_percentile, in place of
             the method that covers for each figure.
         intersection_only: Compare the patients that both runs have.
         mode, against_mode: The experiment of a PHQ-8 run file, of either run.
@@ -489,31 +489,6 @@ def _listed(names: str | Sequence[str]) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-@dataclass(frozen=True)
-class Check:
-    """What became of every requirement; ``n_checks`` different ones were made on these rows."""
-
-    verdicts: tuple[Verdict, ...]
-    n_checks: int = 1
-
-    @property
-    def exit_code(self) -> int:
-        """Return how the command ends: 0, 1 if a requirement fails, 2 if one cannot be judged."""
-        return exit_code(self.verdicts)
-
-    @property
-    def passed(self) -> bool:
-        """Tell whether every requirement is met."""
-        return self.exit_code == 0
-
-    def to_json(self) -> JsonObject:
-        """Return exit_code and, under requirements, requirement, state and found of each."""
-        return to_json(self.verdicts)
-
-    def __str__(self) -> str:
-        return "\n".join(verdict.line() for verdict in self.verdicts)
-
-
 def check(
     run: AnyRun,
     *,
@@ -557,20 +532,18 @@ def check(
     verdicts = check_run(
         from_rows(run), gate, against=baseline, max_not_evaluated=max_not_evaluated
     )
-    return Check(tuple(verdicts), _note_check(run, gate, against, verdicts))
-
-
-def _note_check(
-    run: AnyRun, gate: Gate, against: AnyRun | None, verdicts: Sequence[Verdict]
-) -> int:
-    """Note the check in the ledger of the run; return how many different ones there were."""
     path = _run_file(run)
-    if path is None:
-        return 1
+    found = Check(tuple(verdicts), run="" if path is None else path.resolve().name)
+    return found if path is None else _noted_check(found, path, gate, against)
+
+
+def _noted_check(found: Check, path: Path, gate: Gate, against: AnyRun | None) -> Check:
+    """Note the check in the ledger of the run; it then says how many different ones there were."""
     other = None if against is None else _run_file(against)
     question = {**asdict(gate), "against": None if other is None else other.name}
-    answer = {0: "passed", 1: "failed"}.get(exit_code(verdicts), "not judged")
-    return len(note_decision(path, kind=CHECK, question=question, answer=answer).questions)
+    answer = {0: "passed", 1: "failed"}.get(found.exit_code, "not judged")
+    noted = note_decision(path, kind=CHECK, question=question, answer=answer)
+    return replace(found, n_checks=len(noted.questions))
 
 
 def from_rows(run: AnyRun) -> BenchmarkResult:

@@ -30,6 +30,7 @@ from krisis.reporting.run_figures import (
 )
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import refuse_other_data
+from krisis.results.ids import ShownIds
 from krisis.results.loading import reproduce_command
 from krisis.results.run_items import items_of
 from krisis.verbs.costing import baselines_of
@@ -66,6 +67,7 @@ def report(
     audit: bool = False,
     figures: str | Path | None = None,
     max_not_evaluated: float = MOST_NOT_EVALUATED,
+    with_ids: bool = False,
     overwrite: bool = False,
 ) -> ReportFiles:
     """Write a run as one self-contained HTML page that needs no network.
@@ -83,6 +85,7 @@ def report(
         audit: Add the audit of the groups of the task.
         figures: Also write every chart as SVG, PNG and CSV into this folder.
         max_not_evaluated: Largest share of cases without a reply on which a run is judged.
+        with_ids: Show the ids of real patients in place of numbers.
         overwrite: Replace an older page.
 
     Returns:
@@ -130,7 +133,13 @@ def report(
         shown.append(decision_curve_section(drawn))
     shown += [audit_section(items_of(run))] if audit else []
     again = "" if isinstance(run, BenchmarkResult) else reproduce_command(Path(run))
-    page = build_report(result, baselines=others, reproduce=again, sections=shown)
+    page = build_report(
+        result,
+        baselines=others,
+        reproduce=again,
+        sections=shown,
+        ids=ShownIds.of(result, with_ids=with_ids),
+    )
     write_text(Path(output), report_html(page), overwrite=overwrite)
     drawn_files = () if figures is None else tuple(save_figures(page, Path(figures)))
     return ReportFiles(page, Path(output), drawn_files)

@@ -22,6 +22,7 @@ from krisis.metrics.table import Table
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.error_kinds import error_kind
+from krisis.results.ids import ShownIds
 from krisis.results.loading import place_in_commands, reproduce_command, scored_as_it_is
 from krisis.results.repeats import mark_agreement
 from krisis.runs.description import RunDescription
@@ -252,7 +253,11 @@ class ViewedRun:
         with self._reporting:  # whoever asks meanwhile waits for it
             return self.remembered(
                 "report",
-                lambda: build_report(self.result, reproduce=reproduce_command(self.path)),
+                lambda: build_report(
+                    self.result,
+                    reproduce=reproduce_command(self.path),
+                    ids=ShownIds(),  # on one's own machine patients must be found again
+                ),
             )
 
     def remembered(self, key: object, build: Callable[[], Made]) -> Made:

@@ -1,15 +1,17 @@
-"""Invented tables of hospitals: columns named in `headers.toml`, and one messy export."""
+"""Invented tables of hospitals: columns named in two lists of headers, and one messy export."""
 
 from __future__ import annotations
 
 import csv
 import random
+import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 HEADERS = Path(__file__).parent / "headers.toml"
+MORE_HEADERS = Path(__file__).parent / "more_headers.toml"
 N_ROWS = 60
 Draw = Callable[[random.Random, int], object]
 
@@ -27,27 +29,38 @@ def _words(rng: random.Random) -> str:
     return " ".join(rng.choice(known) for _ in range(12))
 
 
+def _day(row: int) -> tuple[int, int]:
+    return 1 + row % 28, 1 + row % 12
+
+
+def _clock(row: int) -> str:
+    return f"{row % 24:02}:{7 * row % 60:02}"
+
+
 CONTENT: dict[str, Draw] = {
     "i": lambda rng, row: 100_000 + 7 * row,
     "p": lambda rng, row: 5_000 + row // 3,
     "u": lambda rng, row: f"ab{row:05}x",
-    "d": lambda rng, row: f"2023-{1 + row % 12:02}-{1 + row % 28:02}",
-    "g": lambda rng, row: f"{1 + row % 28:02}.{1 + row % 12:02}.2023",
-    "f": lambda rng, row: f"{1 + row % 28:02}/{1 + row % 12:02}/2023",
+    "N": lambda rng, row: f"{3_000_019 * (row + 1) % 10**8:08}",
+    "P": lambda rng, row: f"{3_000_019 * (row // 3 + 1) % 10**8:08}",
+    "d": lambda rng, row: "2023-{1:02}-{0:02}".format(*_day(row)),
+    "D": lambda rng, row: "2023-{1:02}-{0:02} {2}:00".format(*_day(row), _clock(row)),
+    "g": lambda rng, row: "{:02}.{:02}.2023".format(*_day(row)),
+    "G": lambda rng, row: "{:02}.{:02}.2023 {}".format(*_day(row), _clock(row)),
+    "f": lambda rng, row: "{:02}/{:02}/2023".format(*_day(row)),
+    "U": lambda rng, row: "{1:02}/{0:02}/2023".format(*_day(row)),
+    "H": lambda rng, row: _clock(row),
     "n": lambda rng, row: rng.randint(20, 120),
+    "R": lambda rng, row: f"1.{rng.randint(100, 999)}",
     "r": lambda rng, row: round(rng.uniform(3, 90), 1),
     "v": lambda rng, row: _gap(rng, round(rng.uniform(0.3, 9), 2)),
     "k": lambda rng, row: _comma(round(rng.uniform(3, 90), 1)),
     "l": lambda rng, row: _gap(rng, _comma(round(rng.uniform(0.6, 90), 1)), gap="<0,5"),
-    "b": lambda rng, row: int(rng.random() < 0.3),
-    "y": lambda rng, row: rng.choice("YN"),
-    "j": lambda rng, row: rng.choice("JNN"),
-    "o": lambda rng, row: rng.choice(["O", "N", "N"]),
-    "w": lambda rng, row: rng.choice(["true", "false", "false"]),
-    "x": lambda rng, row: rng.choice(["yes", "no"]),
+    "M": lambda rng, row: f"{rng.randint(90, 180)}/{rng.randint(50, 100)}",
     "s": lambda rng, row: rng.choice("MF"),
+    "F": lambda rng, row: rng.choice(["female", "male", "female", "male", "unknown"]),
     "c": lambda rng, row: rng.choice(["alpha", "beta", "gamma", "delta", "other"]),
-    "a": lambda rng, row: rng.choice(["Alive", "Alive", "Expired"]),
+    "X": lambda rng, row: rng.choice(["A1", "A2", "B1", "B2", "C7", "K3"]),
     "q": lambda rng, row: rng.choice([1, 2]),
     "h": lambda rng, row: rng.choice([0, 0, 1, 2, 3]),
     "t": lambda rng, row: _words(rng),
@@ -55,42 +68,120 @@ CONTENT: dict[str, Draw] = {
     "m": lambda rng, row: _gap(rng, rng.randint(1, 400), gap="NA"),
     "z": lambda rng, row: f"2023-05-{1 + row % 28:02}" if rng.random() < 0.25 else "",
 }
+# Two words each: of the event, and of its absence.
+PAIRS: dict[str, tuple[object, object]] = {
+    "b": (1, 0),
+    "C": (1, 0),
+    "y": ("Y", "N"),
+    "Y": ("Yes", "No"),
+    "j": ("J", "N"),
+    "J": ("ja", "nein"),
+    "o": ("O", "N"),
+    "O": ("oui", "non"),
+    "S": ("SI", "NO"),
+    "w": ("true", "false"),
+    "x": ("yes", "no"),
+    "a": ("Expired", "Alive"),
+    "A": ("Expired", "Alive"),
+    "L": ("dead", "alive"),
+    "Q": ("A", "B"),
+}
+WORDS = {
+    "german": ("verstorben", "lebend"),
+    "french": ("décédé", "vivant"),
+    "dutch": ("overleden", "levend"),
+    "spanish": ("fallecido", "vivo"),
+    "italian": ("deceduto", "vivo"),
+    "messy": ("malignant", "benign"),
+}
+# What follows from the outcome, and so must not be shown.
+AFTER: dict[str, Callable[[random.Random, int, bool], object]] = {
+    "!c": lambda rng, row, case: rng.choice(["20", "41"] if case else ["01", "03", "62"]),
+    "!d": lambda rng, row, case: f"2023-06-{1 + row % 28:02}" if case else "",
+    "!n": lambda rng, row, case: rng.randint(1, 40),
+}
+# Contents that name somebody or a time, or follow from the outcome.
+NEVER_SHOWN = ("i", "p", "u", "N", "P", "d", "D", "g", "G", "f", "U", "H", "z", *AFTER)
 
 
 @dataclass(frozen=True)
 class Header:
     style: str
-    columns: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
     outcome: str | None
+    held_out: bool = False
 
     @property
     def names(self) -> list[str]:
-        return [column.rpartition(":")[0] for column in self.columns]
+        return [name for name, _ in self.columns]
+
+    @property
+    def content(self) -> str:
+        return dict(self.columns)[str(self.outcome)]
+
+    @property
+    def pair(self) -> tuple[object, object] | None:
+        """Return the values of event and no event, where the outcome has these two."""
+        return WORDS[self.style] if self.content == "W" else PAIRS.get(self.content)
+
+    @property
+    def never_shown(self) -> list[str]:
+        return [name for name, content in self.columns if content in NEVER_SHOWN]
 
 
-def headers() -> list[Header]:
+def _columns(line: str) -> list[tuple[str, str]]:
+    return [(found[1], found[2]) for found in re.finditer(r"(.+?):(!?\w)(?: |$)", line)]
+
+
+def headers(file: Path = HEADERS) -> list[Header]:
     found = []
-    for style, given in tomllib.loads(HEADERS.read_text(encoding="utf-8")).items():
-        blocks = [block.split() for block in given["blocks"]]
+    for style, given in tomllib.loads(file.read_text(encoding="utf-8")).items():
+        if style in ("labels", "survival"):
+            continue
+        blocks = [_columns(block) for block in given["blocks"]]
         for number, outcome in enumerate(given["outcomes"]):
             columns = list(blocks[number % len(blocks)])
             # Outcomes come last, in the middle and early.
-            place = (len(columns), len(columns) // 2 + 1, 3)[number % 3]
-            columns.insert(place, outcome)
-            found.append(Header(style, tuple(columns), outcome.rpartition(":")[0]))
-        found += [Header(style, tuple(line.split()), None) for line in given["without"]]
+            place = (len(columns), len(columns) // 2 + 1, 3)[number // 2 % 3]
+            ((name, content),) = _columns(outcome)
+            columns.insert(place, (name, content))
+            found.append(Header(style, tuple(columns), name, bool(number % 2)))
+        for number, line in enumerate(given["without"]):
+            found.append(Header(style, tuple(_columns(line)), None, bool(number % 2)))
     return found
+
+
+def names_of_survival() -> list[str]:
+    return list(tomllib.loads(MORE_HEADERS.read_text(encoding="utf-8"))["survival"]["names"])
+
+
+def expected_labels() -> dict[str, str]:
+    return dict(tomllib.loads(MORE_HEADERS.read_text(encoding="utf-8"))["labels"])
 
 
 def write_table(header: Header, file: Path, seed: int = 1) -> Path:
     rng = random.Random(seed)
-    kinds = [column.rpartition(":")[2] for column in header.columns]
+    kinds = [content for _, content in header.columns]
     with file.open("w", encoding="utf-8", newline="") as opened:
-        rows = csv.writer(opened, delimiter=";" if "k" in kinds or "l" in kinds else ",")
+        rows = csv.writer(opened, delimiter=";" if {"k", "l", "R"} & {*kinds} else ",")
         rows.writerow(header.names)
         for row in range(N_ROWS):
-            rows.writerow([CONTENT[kind](rng, row) for kind in kinds])
+            case = rng.random() < 0.3
+            rows.writerow([_cell(header, one, case, rng, row) for one in header.columns])
     return file
+
+
+def _cell(
+    header: Header, column: tuple[str, str], case: bool, rng: random.Random, row: int
+) -> object:
+    name, content = column
+    if content in AFTER:
+        return AFTER[content](rng, row, case)
+    if content in PAIRS or content == "W":
+        yes, no = WORDS[header.style] if content == "W" else PAIRS[content]
+        is_case = case if name == header.outcome else rng.random() < 0.4
+        return yes if is_case else no
+    return CONTENT[content](rng, row)
 
 
 MESSY = (

@@ -202,3 +202,23 @@ def test_what_is_not_checked_is_told_in_one_sentence(tmp_path, monkeypatch, argu
     assert isinstance(done.exception, UserError), done.output
     assert said in str(done.exception)
     assert "\n" not in str(done.exception)
+
+
+def test_ids_that_look_like_medical_record_numbers_are_named(tmp_path: Path) -> None:
+    rows = [f"test,{i},5,blue,{4_000_000 + i * 7919},{i % 2}" for i in range(20)]
+    sentence = "column site: its values look like medical record numbers"
+    told = [
+        one.sentence
+        for one in check_suite(
+            write(tmp_path, rows, record_id="site", groups=[]), SuiteConfig()
+        ).problems
+    ]
+    assert sum(sentence in one for one in told) == 1
+    rows = [f"test,{i},5,blue,case-{i},{i % 2}" for i in range(20)]
+    told = [
+        one.sentence
+        for one in check_suite(
+            write(tmp_path, rows, record_id="site", groups=[]), SuiteConfig()
+        ).problems
+    ]
+    assert not any("medical record" in one for one in told)

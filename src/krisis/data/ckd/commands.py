@@ -9,7 +9,7 @@ import typer
 
 from krisis.data.ckd.cohort import draw_cohort
 from krisis.data.ckd.egfr import ADULT_AGE_YEARS
-from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, read_uci, uci_text
+from krisis.data.ckd.uci import LICENCE, SOURCE, PatientFile, UciPatient, read_uci, uci_text
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, write_text
 
@@ -44,7 +44,7 @@ def check_uci(file: Path, *, sex_column: str | None, as_json: bool) -> None:
     typer.echo(json.dumps(found, indent=2) if as_json else _text(found))
 
 
-def summary(file: UciFile) -> JsonObject:
+def summary(file: PatientFile[UciPatient]) -> JsonObject:
     """Return what `krisis data check` prints."""
     n_ckd = sum(patient.has_ckd for patient in file.patients)
     ages = [patient.values["age"] for patient in file.patients]

@@ -8,17 +8,17 @@ patient; progression about all of them as a course, and needs their dates.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from krisis.data.ckd.egfr import MICROMOL_PER_MG_DL
 from krisis.data.ckd.schema import Value, is_implausible
 from krisis.data.ckd.uci import (
     MISSING,
+    PatientFile,
     Row,
-    UciFile,
     clean,
     csv_rows,
     number_of,
@@ -26,7 +26,7 @@ from krisis.data.ckd.uci import (
     refuse,
     sex_of,
 )
-from krisis.data.ckd.visits import Visit, VisitFile, visit_file
+from krisis.data.ckd.visits import Visit, VisitPatient, with_courses
 from krisis.data.fhir.columns import PathColumn
 from krisis.data.fhir.moments import age_in_years
 from krisis.data.fhir.records import fhir_series
@@ -66,38 +66,8 @@ class LabPatient:
     acr: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class LabFile:
-    """What was read of a laboratory table."""
-
-    path: Path
-    sha256: str
-    patients: list[LabPatient]
-    anomalies: Counter[str]
-    implausible: list[tuple[str, str, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """The measurements of every patient, in the order of the file."""
-
-    path: Path
-    sha256: str
-    rows: dict[str, list[LabRow]]
-    anomalies: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        if len(self.rows) < 2:
-            raise InvalidFile(f"{self.path} holds {len(self.rows)} patients; give two or more")
-
-    @property
-    def implausible(self) -> list[tuple[str, str, float]]:
-        return [
-            (patient_id, "creatinine in mg/dL", row.creatinine)
-            for patient_id, rows in self.rows.items()
-            for row in rows
-            if row.creatinine is not None and is_implausible("sc", row.creatinine)
-        ]
+# The measurements of every patient, in the order of the file.
+_Measurements: TypeAlias = dict[str, list[LabRow]]
 
 
 def is_fhir(place: Path) -> bool:
@@ -114,28 +84,27 @@ def is_lab_table(place: Path) -> bool:
     return any(clean(name).lower().startswith("creatinine") for name in header)
 
 
-def read_labs(place: Path) -> LabFile:
+def read_labs(place: Path) -> PatientFile[LabPatient]:
     """Read the last measurement of every patient; rows without a date come before dated ones.
 
     `InvalidFile` names the column and row of what cannot be read.
     """
-    table = _read(place)
-    patients = []
-    for patient_id, rows in table.rows.items():
+    found, by_patient = _read(place)
+    for patient_id, rows in by_patient.items():
         # Of one date, the last row counts.
         last = max(reversed(rows), key=lambda row: row.when or date.min)
-        patients.append(LabPatient(patient_id, last.age, last.female, last.creatinine, last.acr))
-    return LabFile(place, table.sha256, patients, table.anomalies, table.implausible)
+        patient = LabPatient(patient_id, last.age, last.female, last.creatinine, last.acr)
+        found.patients.append(patient)
+    return found
 
 
-def read_lab_courses(place: Path) -> VisitFile:
+def read_lab_courses(place: Path) -> PatientFile[VisitPatient]:
     """Read all measurements of every patient as a course; a measurement without a date is refused.
 
     Of several creatinine values of one day the last row counts.
     """
-    table = _read(place)
-    by_patient = {name: _visits(place, rows) for name, rows in table.rows.items()}
-    return visit_file(place, table.sha256, by_patient, table.anomalies, table.implausible)
+    found, by_patient = _read(place)
+    return with_courses(found, {name: _visits(place, rows) for name, rows in by_patient.items()})
 
 
 def _visits(place: Path, rows: list[LabRow]) -> list[Visit]:
@@ -160,11 +129,20 @@ def _visits(place: Path, rows: list[LabRow]) -> list[Visit]:
     return list(by_day.values())
 
 
-def _read(place: Path) -> _Table:
-    return _read_fhir(place) if is_fhir(place) else _read_csv(place)
+def _read(place: Path) -> tuple[PatientFile[Any], _Measurements]:
+    found, by_patient = _read_fhir(place) if is_fhir(place) else _read_csv(place)
+    if len(by_patient) < 2:
+        raise InvalidFile(f"{place} holds {len(by_patient)} patients; give two or more")
+    found.implausible += [
+        (patient_id, "creatinine in mg/dL", row.creatinine)
+        for patient_id, rows in by_patient.items()
+        for row in rows
+        if row.creatinine is not None and is_implausible("sc", row.creatinine)
+    ]
+    return found, by_patient
 
 
-def _read_csv(place: Path) -> _Table:
+def _read_csv(place: Path) -> tuple[PatientFile[Any], _Measurements]:
     text, found = read_file(place)
     header, rows = csv_rows(place, text, found)
     names = [clean(name).lower() for name in header]
@@ -181,7 +159,7 @@ def _read_csv(place: Path) -> _Table:
             f"{place} states no unit of creatinine; name the column creatinine_umol_l or "
             "creatinine_mg_dl, or add a column unit"
         )
-    by_patient: dict[str, list[LabRow]] = {}
+    by_patient: _Measurements = {}
     for row in rows:
         cells = dict(zip(names, row.cells, strict=True))
         patient_id = clean(cells[id_column])
@@ -197,15 +175,17 @@ def _read_csv(place: Path) -> _Table:
             drug_since=_date(cells, DRUG_DATE_COLUMN, row, place),
         )
         by_patient.setdefault(patient_id, []).append(measured)
-    return _Table(place, found.sha256, by_patient, found.anomalies)
+    return found, by_patient
 
 
-def _number(name: str, cell: str, row: Row, found: UciFile) -> Value:
+def _number(name: str, cell: str, row: Row, found: PatientFile[Any]) -> Value:
     text = clean(cell).lower()
     return None if text in MISSING else number_of(name, text, row, found)
 
 
-def _creatinine(cells: dict[str, str], column: str, row: Row, found: UciFile) -> float | None:
+def _creatinine(
+    cells: dict[str, str], column: str, row: Row, found: PatientFile[Any]
+) -> float | None:
     value = _number(column, cells[column], row, found)
     if column == "creatinine":
         unit = clean(cells["unit"]).lower()
@@ -217,7 +197,7 @@ def _creatinine(cells: dict[str, str], column: str, row: Row, found: UciFile) ->
     return None if value is None else round(value * factor, 2)
 
 
-def _acr(cells: dict[str, str], row: Row, found: UciFile) -> float | None:
+def _acr(cells: dict[str, str], row: Row, found: PatientFile[Any]) -> float | None:
     for column, factor in ACR_COLUMNS.items():
         if column in cells:
             value = _number(column, cells[column], row, found)
@@ -235,7 +215,7 @@ def _date(cells: dict[str, str], column: str, row: Row, place: Path) -> date | N
         return refuse(place, row, column, cells[column], "write the date as 2026-01-31")
 
 
-def _read_fhir(place: Path) -> _Table:
+def _read_fhir(place: Path) -> tuple[PatientFile[Any], _Measurements]:
     factors = {"umol/L": 1 / MICROMOL_PER_MG_DL, "µmol/L": 1 / MICROMOL_PER_MG_DL}
     people = fhir_series(
         place,
@@ -252,7 +232,7 @@ def _read_fhir(place: Path) -> _Table:
             ),
         },
     )
-    by_patient: dict[str, list[LabRow]] = {}
+    by_patient: _Measurements = {}
     for person in people:
         ratios = [value for _, value in person.values["acr"]]
         rows = [
@@ -268,7 +248,5 @@ def _read_fhir(place: Path) -> _Table:
         ]
         if rows:
             by_patient[person.patient_id] = rows
-    digest = hashlib.sha256()
-    for file in fhir_files(place):
-        digest.update(file.read_bytes())
-    return _Table(place, digest.hexdigest(), by_patient)
+    content = b"".join(file.read_bytes() for file in fhir_files(place))
+    return PatientFile(place, hashlib.sha256(content).hexdigest(), len(content)), by_patient

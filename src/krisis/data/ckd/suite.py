@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
 from krisis.data.ckd.courses import Course, draw_courses
 from krisis.data.ckd.deferral import COURSE_TASKS, Deferral
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
-from krisis.data.ckd.labs import LabFile, is_lab_table, read_lab_courses, read_labs
+from krisis.data.ckd.labs import is_lab_table, read_lab_courses, read_labs
 from krisis.data.ckd.questions import task_of
 from krisis.data.ckd.reading import (
     KidneyRule,
@@ -32,8 +33,15 @@ from krisis.data.ckd.reading import (
 )
 from krisis.data.ckd.records import Real, RecordMaker
 from krisis.data.ckd.schema import Value
-from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, UciPatient, read_uci, refuse_single_class
-from krisis.data.ckd.visits import VisitFile, read_visits
+from krisis.data.ckd.uci import (
+    LICENCE,
+    SOURCE,
+    PatientFile,
+    UciPatient,
+    read_uci,
+    refuse_single_class,
+)
+from krisis.data.ckd.visits import read_visits
 from krisis.data.instructions import percent_text
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
@@ -281,7 +289,7 @@ class CKDSuite(BaseDataSuite):
         if self.data_path is None:
             return [embedded]
         file, real = self._file, self._real
-        is_uci = isinstance(file, UciFile)
+        is_uci = isinstance(file.patients[0], UciPatient)
         of_file: JsonObject = {
             "source": f"{SOURCE}, or a file in its columns" if is_uci else "data of the user",
             "licence": f"{LICENCE}, if it is that file" if is_uci else "that of the user's data",
@@ -297,7 +305,7 @@ class CKDSuite(BaseDataSuite):
         return [of_file, *([embedded] if self._synthetic_beside(_HELD_OUT) else [])]
 
     @cached_property
-    def _file(self) -> UciFile | VisitFile | LabFile:
+    def _file(self) -> PatientFile[Any]:
         assert self.data_path is not None
         if self.config.task == Task.PROGRESSION:
             read = read_lab_courses if is_lab_table(self.data_path) else read_visits
@@ -315,9 +323,7 @@ class CKDSuite(BaseDataSuite):
         maker = self._maker(training)
         made = [[maker.real(patient) for patient in share] for share in (held_out, training)]
         kept = [[record for record in share if record is not None] for share in made]
-        left_out: Counter[str] = Counter()
-        if isinstance(self._file, VisitFile):
-            left_out += self._file.left_out
+        left_out = self._file.left_out.copy()
         n_without = sum(map(len, made)) - sum(map(len, kept))
         if n_without:
             left_out["no usable creatinine or age"] = n_without

@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 from krisis.data.ckd.cohort import SyntheticPatient
 from krisis.data.ckd.schema import CONTEXT, FEATURES, Value, is_implausible
 from krisis.errors import InvalidFile
 
+Patient = TypeVar("Patient")
 MAX_BYTES = 20_000_000
 LICENCE = "CC BY 4.0"
 SOURCE = "UCI Machine Learning Repository 336, doi 10.24432/C5G020"
@@ -45,13 +46,14 @@ class UciPatient:
 
 
 @dataclass(slots=True)
-class UciFile:
-    """What was read and what had to be put right on the way."""
+class PatientFile(Generic[Patient]):
+    """What was read of a file, what had to be put right on the way, and who is left out and why."""
 
     path: Path
     sha256: str
     n_bytes: int
-    patients: list[UciPatient] = field(default_factory=list)
+    patients: list[Patient] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
     n_missing: Counter[str] = field(default_factory=Counter)
     anomalies: Counter[str] = field(default_factory=Counter)
     implausible: list[tuple[str, str, float]] = field(default_factory=list)
@@ -66,7 +68,7 @@ class Row:
     cells: list[str]
 
 
-def read_uci(path: str | Path, *, sex_column: str | None = None) -> UciFile:
+def read_uci(path: str | Path, *, sex_column: str | None = None) -> PatientFile[UciPatient]:
     """Read and check a file; `InvalidFile` names the column and row of what cannot be read."""
     place = Path(path)
     text, found = read_file(place)
@@ -78,7 +80,7 @@ def read_uci(path: str | Path, *, sex_column: str | None = None) -> UciFile:
     return found
 
 
-def read_file(place: Path) -> tuple[str, UciFile]:
+def read_file(place: Path) -> tuple[str, PatientFile[Any]]:
     """Read a file as text, or say in one sentence why it cannot be read."""
     if place.is_dir():
         raise InvalidFile(f"{place} is a directory; give the path of the CSV or ARFF file in it")
@@ -96,7 +98,7 @@ def read_file(place: Path) -> tuple[str, UciFile]:
         raise InvalidFile(f"{place} cannot be read: {error.strerror}; check its rights") from error
     if not data.strip():
         raise InvalidFile(f"{place} is empty; give a file with a header row and patients")
-    found = UciFile(place, hashlib.sha256(data).hexdigest(), n_bytes)
+    found: PatientFile[Any] = PatientFile(place, hashlib.sha256(data).hexdigest(), n_bytes)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -128,7 +130,7 @@ def _arff(place: Path, text: str) -> tuple[list[str], Iterator[Row]]:
     return header, _rows(place, body, len(header), None)
 
 
-def csv_rows(place: Path, text: str, found: UciFile) -> tuple[list[str], Iterator[Row]]:
+def csv_rows(place: Path, text: str, found: PatientFile[Any]) -> tuple[list[str], Iterator[Row]]:
     """Return the header and the filled rows, each with its line."""
     lines = list(enumerate(text.splitlines(), 1))
     filled = [(n, line) for n, line in lines if line.strip().strip(",")]
@@ -143,7 +145,7 @@ def csv_rows(place: Path, text: str, found: UciFile) -> tuple[list[str], Iterato
 
 
 def _rows(
-    place: Path, lines: Sequence[tuple[int, str]], n_columns: int, found: UciFile | None
+    place: Path, lines: Sequence[tuple[int, str]], n_columns: int, found: PatientFile[Any] | None
 ) -> Iterator[Row]:
     for line, text in lines:
         cells = _cells(place, line, text)
@@ -201,7 +203,7 @@ def clean(cell: str) -> str:
     return cell.strip().strip("'\"").strip()
 
 
-def _patient(row: Row, columns: dict[str, int], found: UciFile) -> UciPatient:
+def _patient(row: Row, columns: dict[str, int], found: PatientFile[UciPatient]) -> UciPatient:
     cells = {name: row.cells[position] for name, position in columns.items()}
     patient_id = clean(cells.get("id", "")) or str(len(found.patients))
     _check_new(patient_id, row, found)
@@ -217,7 +219,7 @@ def _patient(row: Row, columns: dict[str, int], found: UciFile) -> UciPatient:
     return UciPatient(patient_id, values, _CLASSES[diagnosis], sex_of(cells.get("sex"), row, found))
 
 
-def _check_new(patient_id: str, row: Row, found: UciFile) -> None:
+def _check_new(patient_id: str, row: Row, found: PatientFile[Any]) -> None:
     earlier = found.row_of.setdefault(patient_id, row.line)
     if earlier != row.line:
         raise InvalidFile(
@@ -226,7 +228,7 @@ def _check_new(patient_id: str, row: Row, found: UciFile) -> None:
         )
 
 
-def _value(name: str, cell: str, row: Row, found: UciFile) -> Value:
+def _value(name: str, cell: str, row: Row, found: PatientFile[Any]) -> Value:
     text = clean(cell).lower()
     _count_blemish(cell, name, found)
     if text in MISSING:
@@ -243,7 +245,7 @@ def _value(name: str, cell: str, row: Row, found: UciFile) -> Value:
     return code
 
 
-def number_of(name: str, text: str, row: Row, found: UciFile) -> Value:
+def number_of(name: str, text: str, row: Row, found: PatientFile[Any]) -> Value:
     """Return the number in a cell, whole where the finding is measured in whole numbers."""
     try:
         number = float(text)
@@ -257,7 +259,7 @@ def number_of(name: str, text: str, row: Row, found: UciFile) -> Value:
     return int(number) if number.is_integer() else number
 
 
-def sex_of(cell: str | None, row: Row, found: UciFile) -> int | None:
+def sex_of(cell: str | None, row: Row, found: PatientFile[Any]) -> int | None:
     """Return 1 for female, 0 for male, None where nothing is stated."""
     if cell is None or clean(cell).lower() in MISSING:
         return None
@@ -267,7 +269,7 @@ def sex_of(cell: str | None, row: Row, found: UciFile) -> int | None:
     return sex
 
 
-def _count_blemish(cell: str, name: str, found: UciFile) -> None:
+def _count_blemish(cell: str, name: str, found: PatientFile[Any]) -> None:
     if cell.strip() == "?":
         found.anomalies["question marks for missing values"] += 1
     elif cell != cell.strip():
@@ -285,7 +287,7 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
-def _check_patients(found: UciFile) -> None:
+def _check_patients(found: PatientFile[UciPatient]) -> None:
     if not found.patients:
         raise InvalidFile(f"{found.path} has a header but no patients; give the complete file")
     if len(found.patients) == 1:
@@ -294,7 +296,7 @@ def _check_patients(found: UciFile) -> None:
         )
 
 
-def refuse_single_class(found: UciFile) -> None:
+def refuse_single_class(found: PatientFile[UciPatient]) -> None:
     """Refuse a file in which everybody has the same diagnosis, which detection cannot ask about."""
     if len({patient.has_ckd for patient in found.patients}) == 1:
         only = "ckd" if found.patients[0].has_ckd else "notckd"

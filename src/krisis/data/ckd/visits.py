@@ -8,18 +8,18 @@ was started, counted as ``day`` is. Further columns are not read.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from krisis.data.ckd.courses import DAYS_PER_YEAR, MAX_VISITS
 from krisis.data.ckd.schema import CONTEXT, Value, is_implausible
 from krisis.data.ckd.uci import (
     MISSING,
+    PatientFile,
     Row,
-    UciFile,
     clean,
     csv_rows,
     number_of,
@@ -49,18 +49,6 @@ class VisitPatient:
 
 
 @dataclass(frozen=True, slots=True)
-class VisitFile:
-    """What was read: the patients with a course, and how many have none and why."""
-
-    path: Path
-    sha256: str
-    patients: list[VisitPatient]
-    left_out: Counter[str]
-    anomalies: Counter[str]
-    implausible: list[tuple[str, str, float]]
-
-
-@dataclass(frozen=True, slots=True)
 class Visit:
     """One visit of a patient and the row of the file that states it."""
 
@@ -73,7 +61,7 @@ class Visit:
     drug_day: int | None
 
 
-def read_visits(path: str | Path) -> VisitFile:
+def read_visits(path: str | Path) -> PatientFile[VisitPatient]:
     """Read and check a file; `InvalidFile` names the column and row of what cannot be read."""
     place = Path(path)
     text, found = read_file(place)
@@ -93,35 +81,30 @@ def read_visits(path: str | Path) -> VisitFile:
         if not patient_id:
             refuse(place, row, "id", cells["id"], "name the patient")
         by_patient.setdefault(patient_id, []).append(_visit(cells, row, patient_id, found))
-    return visit_file(place, found.sha256, by_patient, found.anomalies, found.implausible)
+    return with_courses(found, by_patient)
 
 
-def visit_file(
-    place: Path,
-    sha256: str,
-    by_patient: Mapping[str, list[Visit]],
-    anomalies: Counter[str],
-    implausible: list[tuple[str, str, float]],
-) -> VisitFile:
-    """Return the patients with a course; those without one are counted by why."""
-    left_out: Counter[str] = Counter()
-    patients = []
+def with_courses(
+    found: PatientFile[Any], by_patient: Mapping[str, list[Visit]]
+) -> PatientFile[VisitPatient]:
+    """Take the patients with a course into the file; those without one are counted by why."""
+    place = found.path
     for patient_id, visits in by_patient.items():
         patient, why = _patient(place, patient_id, sorted(visits, key=lambda visit: visit.day))
         if patient is None:
-            left_out[why] += 1
+            found.left_out[why] += 1
         else:
-            patients.append(patient)
-    if len(patients) < 2:
+            found.patients.append(patient)
+    if len(found.patients) < 2:
         raise InvalidFile(
-            f"{place} has {len(patients)} patients with a course (age, sex and a creatinine at the "
-            "first and the last of two or more visits); give two or more, so that one can be held "
-            "out"
+            f"{place} has {len(found.patients)} patients with a course (age, sex and a creatinine "
+            "at the first and the last of two or more visits); give two or more, so that one can "
+            "be held out"
         )
-    return VisitFile(place, sha256, patients, left_out, anomalies, implausible)
+    return found
 
 
-def _visit(cells: dict[str, str], row: Row, patient_id: str, found: UciFile) -> Visit:
+def _visit(cells: dict[str, str], row: Row, patient_id: str, found: PatientFile[Any]) -> Visit:
     values: dict[str, Value] = {}
     for name in ("day", "age", "sc"):
         text = clean(cells[name]).lower()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from krisis.data.base import PatientRecord, SuiteConfig
+from krisis.data.record_numbers import look_like_record_numbers
 from krisis.data.table.cases import TaskTable
 from krisis.data.table.declaration import Declaration, checked_declaration, declaration_faults
 from krisis.data.table.questions import Question
@@ -28,6 +29,8 @@ Severity = Literal["error", "leak", "to do", "warning", "note"]
 # With one of these a suite cannot be run.
 FATAL: tuple[Severity, ...] = ("error", "leak")
 # More missing values than this share of the rows are worth a warning.
+# Of so many cases the ids are looked at.
+_N_IDS = 500
 _MOSTLY_MISSING = 0.5
 
 
@@ -100,13 +103,14 @@ class _Check:
         columns: JsonObject = {}
         tasks: JsonObject = {}
         for name in names:
-            # A question may be open; without its columns a task cannot be looked at.
-            if any(t.startswith(f"tasks.{name}.") and t != f"tasks.{name}.question" for t in todos):
+            # Words may be open; without its columns a task cannot be looked at.
+            if any(t.startswith((f"tasks.{name}.label", f"tasks.{name}.features")) for t in todos):
                 continue
             if table := self._table(declaration, name, source, config):
                 tasks[name] = sheet_of_task(table, columns)
                 self._add("leak", tasks[name]["leaks"], task=name)
                 self._add("warning", _warnings(tasks[name], columns, table), task=name)
+                self._add("warning", _ids(table), task=name)
                 first = table.records("use", 1)
                 self.found.tables[name] = (table, first[0] if first else None)
         self._add("note", source.merged)
@@ -196,6 +200,22 @@ def _warnings(task: JsonObject, columns: JsonObject, table: TaskTable) -> Iterat
             yield (
                 f"column {name}: {n_outside} values are outside features.{name}.plausible, "
                 f"{low:g} to {high:g}"
+            )
+
+
+def _ids(table: TaskTable) -> Iterator[str]:
+    """Say which column of ids looks like the numbers of a hospital."""
+    declared, records = table.declaration, table.records("use", _N_IDS)
+    ids = {
+        declared.record_id: [record.record_id for record in records],
+        declared.cluster: [record.cluster_id for record in records],
+    }
+    for name, found in ids.items():
+        if name is not None and look_like_record_numbers(found):
+            yield (
+                f"column {name}: its values look like medical record numbers; runs keep them, and "
+                "reports and exports show case and patient numbers unless --with-ids is given. "
+                "Better give the patients study numbers"
             )
 
 

@@ -43,8 +43,9 @@ class ColumnSummary:
     n_above: int = 0
     n_dates: int = 0
     mean_length: float = 0.0
+    # How many digits all values have, where they are nothing else and at least six; else 0.
+    n_digits: int = 0
     median: float | None = None
-    span: float | None = None
     unit: str = ""
     missing: tuple[JsonValue, ...] = ()
     # Value as it is most often written → rows; all of them where there are few.
@@ -70,6 +71,11 @@ class ColumnSummary:
             return False
         many = self.n_distinct > max(MOST_CATEGORIES, 0.2 * self.n_given)
         return self.mean_length > _LONG_TEXT or (has_role(self.name, "text") and many)
+
+    @property
+    def looks_like_id(self) -> bool:
+        """Tell whether the values are digits of one length, too many for categories."""
+        return bool(self.n_digits) and self.n_distinct > MOST_CATEGORIES
 
     @property
     def is_unique(self) -> bool:
@@ -149,84 +155,82 @@ class ColumnCounter:
         column = quoted(name)
         if kind == "JSON":  # SQLite keeps numbers and words in one column
             column, kind = f"json_extract_string({column}, '$')", "VARCHAR"
-        known = vocabulary()["values"]
-        words = ", ".join(map(sql_text, known["missing"]))
+        is_varchar = kind == "VARCHAR"
         text = f"trim({column}::varchar)"
-        is_word = f"lower({text}) in ({words})"
-        given = f"nullif({text}, '')" if kind == "VARCHAR" else column
-        unit = self._cell_unit(text) if kind == "VARCHAR" else ""
+        given = f"nullif({text}, '')" if is_varchar else column
+        unit = self._cell_unit(text) if is_varchar else ""
         form = replace(self._own_format(column, kind), below="bound", above="bound", unit=unit)
         number = "null::double"
         if is_number(kind):
             number = f"{column}::double"
-        elif kind == "VARCHAR":
-            number = form.number(column)
-        is_varchar = kind == "VARCHAR"
-        if is_varchar and self._ask(f"count(*) filter ({is_code(column)})")[0][0]:
-            number = "null::double"  # 07 is a code
-        below = form.is_bound(column, BELOW) if is_varchar else "false"
-        above = form.is_bound(column, ABOVE) if is_varchar else "false"
-        dates = looks_like_date(column) if is_varchar else "false"
-        (n_given, n_distinct, n_numbers, n_whole, n_below, n_above, n_dates, length, n_words) = (
-            self._ask(
-                f"count({given}), count(distinct lower({text})) filter ({given} is not null), "
-                f"count({number}), count(*) filter ({number} = floor({number})), "
-                f"count(*) filter ({below}), count(*) filter ({above}), count(*) filter ({dates}), "
-                f"avg(length({text})), count(*) filter ({is_word})"
-            )[0]
-        )
+        elif is_varchar and not self._ask(f"count(*) filter ({is_code(column)})")[0][0]:
+            number = form.number(column)  # but 07 is a code
+        cells = {
+            "n_given": f"count({given})",
+            "n_distinct": f"count(distinct lower({text})) filter ({given} is not null)",
+            "n_numbers": f"count({number})",
+            "n_whole": f"count(*) filter ({number} = floor({number}))",
+            "mean_length": f"coalesce(avg(length({text})), 0)",
+            "n_digits": f"case when bool_and(regexp_full_match({text}, '\\d{{6,}}')) and "
+            f"min(length({text})) = max(length({text})) then max(length({text})) else 0 end",
+        }
+        if is_varchar:
+            cells |= {
+                "n_below": f"count(*) filter ({form.is_bound(column, BELOW)})",
+                "n_above": f"count(*) filter ({form.is_bound(column, ABOVE)})",
+                "n_dates": f"count(*) filter ({looks_like_date(column)})",
+                "is_list": f"coalesce(bool_and({text} like '[%]' or {text} like '{{%}}'), false)",
+            }
+        counts = dict(zip(cells, self._ask(", ".join(cells.values()))[0], strict=True))
+        counts.setdefault("is_list", kind.endswith("[]") or kind.startswith("STRUCT("))
+        has_few = counts["n_distinct"] <= MOST_CATEGORIES
         missing: list[JsonValue] = []
-        # Among numbers, dates and answers a word such as NA is no value.
-        others = n_given - n_words
-        few_others = n_distinct <= MOST_CATEGORIES
-        if (
-            n_words
-            and kind == "VARCHAR"
-            and others
-            and (max(n_numbers, n_dates) >= SHARE_OF_NUMBERS * others or few_others)
-        ):
-            found = self._ask(f"distinct {text}", f"where {is_word} order by 1")
-            missing += [row[0] for row in found]
-            n_given -= n_words
-            n_distinct -= len({str(word).lower() for word in missing})
-        codes = [code for code in known["codes"] if n_numbers]
-        middle = span = None
-        if codes:
-            kept = f"isfinite({number}) and {number} not in ({', '.join(map(str, codes))})"
-            middle, low, high = self._ask(
-                f"median({number}) filter ({kept}), min({number}) filter ({kept}), "
-                f"max({number}) filter ({kept})"
-            )[0]
-            n_kept = self._ask(f"count(distinct {number}) filter ({kept})")[0][0]
-            held = {row[0] for row in self._ask(f"distinct {number}", f"where not ({kept})")}
-            span = None if low is None else high - low
-            for code in codes:
-                is_out = low is not None and (low >= 0 if code < 0 else 2 * high < code)
-                if float(code) in held and is_out and n_kept > 1:
-                    missing.append(code)
-        is_list = False
-        if kind == "VARCHAR" and n_given:
-            is_list = bool(self._ask(f"bool_and({text} like '[%]' or {text} like '{{%}}')")[0][0])
+        if is_varchar:
+            missing = self._missing_words(text, counts)
+        median, codes = self._median_and_codes(number) if counts["n_numbers"] else (None, [])
+        missing += codes
         return ColumnSummary(
             name=name,
             kind=kind,
             n_rows=self.n_rows,
-            n_given=n_given,
-            n_distinct=n_distinct,
-            n_numbers=n_numbers,
-            n_whole=n_whole,
-            n_below=n_below,
-            n_above=n_above,
-            n_dates=n_dates,
-            mean_length=float(length or 0),
-            median=middle,
-            span=span,
-            unit=unit if n_numbers else "",
+            **counts,
+            median=median,
+            unit=unit if counts["n_numbers"] else "",
             missing=tuple(missing),
-            categories=self._categories(column, text, missing) if few_others else {},
+            categories=self._categories(column, text, missing) if has_few else {},
             format=replace(form, below=None, above=None, unit=""),
-            is_list=is_list or kind.endswith("[]") or kind.startswith("STRUCT("),
         )
+
+    def _missing_words(self, text: str, counts: dict[str, JsonValue]) -> list[JsonValue]:
+        """Return words such as NA, which are no values, and take them out of the counts.
+
+        That holds among numbers, dates and few categories; in a free text they are words.
+        """
+        words = ", ".join(map(sql_text, vocabulary()["values"]["missing"]))
+        rows = self._ask(
+            f"{text}, count(*)", f"where lower({text}) in ({words}) group by 1 order by 1"
+        )
+        others = counts["n_given"] - sum(n for _, n in rows)
+        mostly = max(counts["n_numbers"], counts["n_dates"]) >= SHARE_OF_NUMBERS * others
+        if not others or not (mostly or counts["n_distinct"] <= MOST_CATEGORIES):
+            return []
+        counts["n_given"] = others
+        counts["n_distinct"] -= len({str(word).lower() for word, _ in rows})
+        return [word for word, _ in rows]
+
+    def _median_and_codes(self, number: str) -> tuple[float | None, list[JsonValue]]:
+        """Return the median, and codes such as -9 and 999 that are far from all other numbers."""
+        codes = vocabulary()["values"]["codes"]
+        is_kept = f"isfinite({number}) and {number} not in ({', '.join(map(str, codes))})"
+        median, low, high, n_kept = self._ask(
+            f"median({number}) filter ({is_kept}), min({number}) filter ({is_kept}), "
+            f"max({number}) filter ({is_kept}), count(distinct {number}) filter ({is_kept})"
+        )[0]
+        if n_kept < 2:
+            return median, []
+        held = {row[0] for row in self._ask(f"distinct {number}", f"where not ({is_kept})")}
+        far = [code for code in codes if (low >= 0 if code < 0 else 2 * high < code)]
+        return median, [code for code in far if float(code) in held]
 
     def _own_format(self, column: str, kind: str) -> NumberFormat:
         """Return the format of the table, unless a column is plainly written in the usual one."""

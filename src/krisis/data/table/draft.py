@@ -14,7 +14,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from krisis.data.table.vocabulary import (
     has_role,
     horizon,
     is_called_id,
+    is_dead_or_alive,
     is_event,
     matches,
     measure_name,
@@ -275,7 +276,6 @@ class Columns:
             and one.shared
             and (has_role(one.name, "group") or has_role(one.name, "site"))
         ]
-        self._show_something()
 
     def _take(self, fits: Callable[[ColumnSummary], bool]) -> ColumnSummary | None:
         found = next((one for one in self.left if fits(one)), None)
@@ -370,7 +370,7 @@ class Columns:
             why = f"its name and {best.n_distinct} values look like an outcome"
             if score < _CLEAR:
                 why = f"{why}; it may also be a finding: check that it is what you want to predict"
-            found = Outcome(best, outcome_name(best.name), why)
+            found = Outcome(best, self._said(best), why)
         else:
             guess = self._guess()
             if guess is None:
@@ -379,9 +379,16 @@ class Columns:
         self.left.remove(found.column)
         return found
 
+    def _said(self, one: ColumnSummary) -> OutcomeName:
+        """Return what name and values say of an outcome; dead and alive need no name."""
+        said = outcome_name(one.name)
+        if one.has_few_values and all(is_dead_or_alive(str(value)) for value in one.categories):
+            return replace(outcome_name("vital status"), score=max(said.score, _CLEAR + 1))
+        return said
+
     def _score(self, one: ColumnSummary) -> float:
         """Rate how likely a column is the outcome, by its name and its values."""
-        score = outcome_name(one.name).score
+        score = self._said(one).score
         if not score and has_role(one.name, "after") and not one.is_date:
             score = 0.5  # a discharge code is better than nothing
         if not score or not one.has_few_values or one.n_given < 0.3 * self.n_rows:
@@ -415,10 +422,6 @@ class Columns:
         why = "no column is called like an outcome; this one is a placeholder"
         for column in (pairs or few)[-1:]:
             return Outcome(column, OutcomeName(0.0), why, is_guess=True)
-        for column in self.left:
-            if column.is_number and column.median is not None and column.n_distinct > 1:
-                sql = f"{quoted(column.name)} > {column.median:.2g}"
-                return Outcome(column, OutcomeName(0.0), why, sql=sql, is_guess=True)
         return None
 
     def _why(self, one: ColumnSummary) -> str:
@@ -435,6 +438,8 @@ class Columns:
             return "a date or time; add it if the model needs it and it is not after the outcome"
         if is_called_id(one.name) and not one.has_few_values:
             return "an identifier"
+        if one.looks_like_id and not measure_name(one.name).units:
+            return "numbers of the same length, as identifiers have"
         if one.is_list or one.kind == "BLOB":
             return "it holds lists or bytes"
         words = one.kind == "VARCHAR" and not one.is_number
@@ -455,18 +460,6 @@ class Columns:
         if other.label in ("Death", "Survival") and has_role(one.name, "time"):
             return "it is known only after the outcome and may give it away"
         return ""
-
-    def _show_something(self) -> None:
-        """Show at least one column, where there is one."""
-        if self.features or self.choice:
-            return
-        for column in [*(o for o in self.left if o.name in self.out), *self.texts]:
-            if column.n_given and column.name not in self.leaks and column.kind != "BLOB":
-                self.out.pop(column.name, None)
-                if column in self.texts:
-                    self.texts.remove(column)
-                self.features = [column]
-                return
 
     def learn(self, checked: CheckedSuite) -> bool:
         """Change what a check of the draft found wrong; tell whether anything was changed."""
@@ -593,7 +586,10 @@ def _task(columns: Columns) -> Iterator[tuple[str, object]]:
         for one in columns.texts
     ]
     names = [one.name for one in columns.features]
-    yield "features", Noted([Noted(n) for n in names] or [], "what the model sees", above=above)
+    shown: list[object] = [Noted(n) for n in names]
+    if not names and not columns.choice:
+        shown = [Noted(f"{TODO}: the columns that the model sees")]
+    yield "features", Noted(shown, "what the model sees", above=above)
 
 
 def _choice_task(columns: Columns, choice: Choice) -> Iterator[tuple[str, object]]:
@@ -623,7 +619,7 @@ def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
         question = (asked or f'What is "{written_out(column.name)}" of this patient?').format(
             when=when
         )
-        if not asked and len(answers) == 2 and _is_yes_no(answers):
+        if not asked and positive is not None and value_meaning(str(positive)) is not None:
             verb = "Will this patient have" if when else "Does this patient have"
             question = f"{verb} {_in_a_sentence(label)}{when}?"
             if label.lower() in _NO_EVENTS:
@@ -635,9 +631,15 @@ def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
         given["missing"] = "leave out"
     without = f"; {n_without} rows have no value" if not outcome.sql and n_without else ""
     yield "label", Noted(given, f"{outcome.why}{without}")
-    yield "answers", {value: Noted(words) for value, words in answers.items()}
+    shown = {value: Noted(words) for value, words in answers.items()}
     if positive is not None:
-        yield "positive", Noted(positive, "the answer whose sensitivity is reported")
+        yield "answers", shown
+        yield "positive", Noted(positive, "the event, whose sensitivity is reported")
+    elif len(answers) == 2:
+        which = f"which is the event? Add a line, positive: {next(iter(answers))} or the other"
+        yield "answers", Noted(shown, which)
+    else:
+        yield "answers", shown
 
 
 def _event_label(name: str) -> str:
@@ -657,39 +659,34 @@ def _in_a_sentence(label: str) -> str:
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
-def _is_yes_no(answers: dict[JsonValue, str]) -> bool:
-    return {value_meaning(str(value)) for value in answers} == {True, False}
-
-
 def _answers(outcome: Outcome) -> tuple[dict[JsonValue, str], JsonValue]:
-    """Return the values that are there with their words, and the positive one of two."""
-    if outcome.sql:
-        words = (outcome.name.no, outcome.name.yes) if outcome.name.yes else ("no", "yes")
-        return {0: words[0], 1: words[1]}, 1
-    column, said = outcome.column, outcome.name
-    values = {
-        int(v) if isinstance(v, bool | float) and v == int(v) else v: n
-        for v, n in column.categories.items()
-    }
+    """Return the values that are there with their words, and the event among two of them.
+
+    Which of two is the event is said only where the values are yes and no, or name it.
+    """
+    said, column = outcome.name, outcome.column
     label = _in_a_sentence(said.label or _event_label(column.name))
-    answers: dict[JsonValue, str] = {}
-    is_binary = len(values) == 2 and {value_meaning(str(v)) for v in values} == {True, False}
-    for value in values:
-        if is_binary:
-            yes, no = said.yes or label, said.no or f"no {label}"
-            answers[value] = yes if value_meaning(str(value)) else no
-        else:
-            answers[value] = value if isinstance(value, str) else f"{label} {value}"
+    words = {True: said.yes or label, False: said.no or f"no {label}"}
+    if outcome.sql:
+        return {0: words[False], 1: words[True]}, 1
+    values = [_as_answer(value) for value in column.categories]
+    meanings = {value: value_meaning(str(value)) for value in values}
     if len(values) != 2:
-        return answers, None
-    first, second = values
-    if is_binary:
-        wanted = not said.event_is_no
-        return answers, next(v for v in values if value_meaning(str(v)) is wanted)
-    events = [v for v in values if is_event(str(v))]
-    if len(events) == 1:
-        return answers, events[0]
-    return answers, first if values[first] < values[second] else second
+        return {v: v if isinstance(v, str) else f"{label} {v}" for v in values}, None
+    if {*meanings.values()} == {True, False} and said.says_what_yes_means:
+        event = next(v for v in values if meanings[v] is not said.event_is_no)
+        return {value: words[bool(meanings[value])] for value in values}, event
+    if all(isinstance(value, str) for value in values) and None in meanings.values():
+        events = [value for value in values if is_event(str(value))]
+        return {v: str(v) for v in values}, events[0] if len(events) == 1 else None
+    return {value: f"{TODO}: what {value} means" for value in values}, None
+
+
+def _as_answer(value: JsonValue) -> JsonValue:
+    """Return a value of the outcome as the file writes it: yes, not true, and 1, not 1.0."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return int(value) if isinstance(value, float) and value == int(value) else value
 
 
 def _features(columns: Columns) -> Iterator[tuple[str, object]]:

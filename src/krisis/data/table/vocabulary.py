@@ -16,6 +16,12 @@ from krisis.json_values import JsonObject
 # A name that speaks of the past, a risk or a family is no outcome, however strong its words.
 _AGAINST = 3.0
 _HORIZON = 1.0
+# A name may say which values it has, as in "Décédé (O/N)" and "AKI?", or that it is a number: "N°".
+_ANSWER_HINT = re.compile(
+    r"\(?\b(?:[YJOS]/N|N/[YJOS]|0/1|1/0|(?:yes|ja|oui|s[ií]|sì)\s?/\s?(?:non|no|nein|nee))\b\)?|\?$",
+    re.IGNORECASE,
+)
+_NUMBER_SIGN = re.compile(r"\bN(?:[°º]|\.(?=\s?[^\W\d]))\s*", re.IGNORECASE)
 
 
 @cache
@@ -41,7 +47,10 @@ def words_of(name: str) -> tuple[str, ...]:
 
     >>> words_of("hospitalExpireFlag"), words_of("MORT30J"), words_of("Décès_à_J28")
     (('hospital', 'expire', 'flag'), ('mort', '30', 'j'), ('deces', 'a', 'j', '28'))
+    >>> words_of("Décédé (O/N)"), words_of("N° séjour")
+    (('decede', 'yn'), ('nr', 'sejour'))
     """
+    name = _NUMBER_SIGN.sub("nr ", _ANSWER_HINT.sub(" yn ", name))
     bare = unicodedata.normalize("NFKD", name.replace("ß", "ss").replace("œ", "oe"))
     bare = "".join(sign for sign in bare if not unicodedata.combining(sign))
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+", bare)
@@ -83,7 +92,7 @@ def is_called_id(name: str) -> bool:
     entry, words = vocabulary()["role"]["id"], words_of(name)
     letters = [word for word in words if not word.isdigit()] or [""]
     is_long = len(letters[-1]) > 5 and letters[-1].endswith(tuple(entry["endings"]))
-    return letters[-1] in entry["words"] or is_long or letters[0] in ("id", "num", "nr", "numero")
+    return letters[-1] in entry["words"] or is_long or letters[0] in entry["beginnings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,8 @@ class OutcomeName:
     yes: str = ""
     no: str = ""
     event_is_no: bool = False
+    # False for a vital status: whether 1 is alive or dead, only its owner knows.
+    says_what_yes_means: bool = True
 
 
 @cache
@@ -111,13 +122,15 @@ def outcome_name(name: str) -> OutcomeName:
     found = [
         entry for entry in known["outcome"] if matches(name, entry) or _in_compound(name, entry)
     ]
-    if not found:
+    is_later = " within " in horizon(name)
+    if not found and not is_later:
         return OutcomeName(0.0)
-    best = max(found, key=lambda entry: entry["strength"])
-    score = float(best["strength"])
-    score += _HORIZON * bool(horizon(name)) + 0.5 * bool({*known["horizon"]["flags"]} & {*words})
+    # Without a known event, a time span alone makes a name that of an event, if not clearly.
+    score = max((float(entry["strength"]) for entry in found), default=0.5)
+    flags = {*known["horizon"]["flags"]} & {*words}
+    score += _HORIZON * bool(horizon(name)) + 0.5 * min(len(flags), 2)
     against = known["against"]
-    is_later = any(word.isdigit() for word in words) and bool(horizon(name))
+    is_later = is_later or bool({*known["horizon"]["during"]} & {*words})
     if {*against["admission"]} & {*words} and not is_later:
         score -= _AGAINST
     if matches(name, {"words": against["words"], "parts": against["parts"]}):
@@ -134,6 +147,7 @@ def outcome_name(name: str) -> OutcomeName:
         says.get("yes", ""),
         says.get("no", ""),
         says.get("event_is_no", False),
+        says.get("says_what_yes_means", True),
     )
 
 
@@ -179,8 +193,12 @@ def measure_name(name: str) -> MeasureName:
 
     >>> measure_name("RR_syst_mmHg").label, measure_name("plasma_glucose_mg_dl").unit
     ('Systolic blood pressure', 'mg/dL')
+    >>> measure_name("Krea (µmol/l)").unit, measure_name("SpO2 (%)").unit
+    ('umol/L', '%')
     """
-    plain = re.sub(r"[^0-9a-zA-Z]+", "_", plain_text(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
+    spelled = re.sub("[µμ]", "u", name).replace("%", " pct").replace("°", " deg ")
+    spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", spelled)
+    plain = re.sub(r"[^0-9a-zA-Z]+", "_", plain_text(spelled))
     plain = plain.strip("_").lower()
     units: Mapping[str, str] = vocabulary()["units"]
     unit, rest = "", name
@@ -212,7 +230,8 @@ def written_out(name: str) -> str:
     ('Referral letter', 'Discharge disposition')
     """
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|[_.]+", " ", name).strip()
-    words = [word if word.isupper() else word.lower() for word in spaced.split()]
+    # Four capitals may be an abbreviation, more are a word of a name in capitals.
+    words = [w if w.isupper() and len(w) <= 4 else w.lower() for w in spaced.split()]
     text = " ".join(words)
     return text[:1].upper() + text[1:]
 
@@ -225,6 +244,16 @@ def value_meaning(value: str) -> bool | None:
     """
     known, plain = vocabulary()["values"], plain_text(value).strip()
     return True if plain in known["yes"] else False if plain in known["no"] else None
+
+
+def is_dead_or_alive(value: str) -> bool:
+    """Tell whether a value says that somebody died or lives.
+
+    >>> is_dead_or_alive("Fallecido"), is_dead_or_alive("Lebend"), is_dead_or_alive("home")
+    (True, True, False)
+    """
+    known = vocabulary()["values"]
+    return plain_text(value).strip() in (*known["dead"], *known["alive"])
 
 
 def is_event(value: str) -> bool:

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from krisis.answers import AnswerSet
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.columns import NOT_EVALUATED
 from krisis.metrics.partition import VERDICTS, verdicts
-from krisis.metrics.row_order import patient_order
 from krisis.results.result import BenchmarkResult
 
 # The k-th asking of a record in one run is matched with the k-th asking in another.
@@ -60,21 +62,21 @@ def refuse_other_data(runs: Mapping[str, BenchmarkResult]) -> None:
 
 @dataclass(slots=True)
 class RowKeys:
-    """What rows must tell to be matched, read in one pass: a long run holds no rows in memory."""
+    """What rows must tell to be matched, by column."""
 
     keyed: dict[Key, int]
-    truths: list[int | str]
-    missing: list[bool]
+    truths: Sequence[object]
+    missing: Sequence[bool]
 
     @classmethod
-    def by(cls, name: str, rows: Sequence[EvaluationResult]) -> RowKeys:
+    def by(cls, name: str, rows: Rows) -> RowKeys:
         """Read the rows of a run."""
-        seen: Counter[str] = Counter()
-        listed = list(rows)
-        told = cls({}, [""] * len(listed), [False] * len(listed))
-        for position in patient_order(listed):
-            row = listed[position]
-            record = row.record_id
+        columns, seen = rows.columns, Counter[str]()
+        missing = (columns.outcome == NOT_EVALUATED).tolist()
+        told = cls({}, columns.truth.cells(), missing)
+        records = list(map(str, columns.records.cells()))
+        for position in columns.order(np.arange(columns.n_rows)).tolist():
+            record = records[position]
             if not record:
                 raise InvalidValue(
                     f"row {position} of {name} has no record_id, so it cannot be matched; run "
@@ -82,8 +84,6 @@ class RowKeys:
                 )
             told.keyed[record, seen[record]] = position
             seen[record] += 1
-            told.truths[position] = row.ground_truth
-            told.missing[position] = row.outcome == "not_evaluated"
         return told
 
 
@@ -181,13 +181,14 @@ def changed_rows(matched: MatchedRuns, left: str, right: str) -> dict[str, list[
     """Return the matched rows of each kind of change, those of the surest new answer first."""
     found: dict[str, list[ChangedRow]] = {f"{a} → {b}": [] for a, b in CHANGES}
     sides = (left, right)
-    codes = (verdicts(matched.rows[name].table).tolist() for name in sides)
-    positions = (matched.positions[name] for name in sides)
-    rows = (matched.rows[name] for name in sides)
-    for a, b, i, j, before, after in zip(*codes, *positions, *rows, strict=True):
-        if a != b:
-            change = f"{OUTCOMES[a]} → {OUTCOMES[b]}"
-            found[change].append(_changed(change, (i, before), (j, after)))
+    codes = [verdicts(matched.rows[name].table) for name in sides]
+    places = np.flatnonzero(codes[0] != codes[1])
+    kinds = (code[places].tolist() for code in codes)
+    positions = (np.array(matched.positions[name])[places].tolist() for name in sides)
+    rows = (matched.rows[name].taken(places) for name in sides)
+    for a, b, i, j, before, after in zip(*kinds, *positions, *rows, strict=True):
+        change = f"{OUTCOMES[a]} → {OUTCOMES[b]}"
+        found[change].append(_changed(change, (i, before), (j, after)))
     for changed in found.values():
         changed.sort(key=lambda row: (-(row.right_confidence or 0.0), row.right_position))
     return found

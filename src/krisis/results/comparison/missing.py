@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from scipy.stats import fisher_exact
 
 from krisis.json_values import JsonObject
-from krisis.metrics.base import EvaluationResult
-from krisis.metrics.partition import verdict
 from krisis.results.comparison.matching import MatchedRuns
 from krisis.results.result import BenchmarkResult
 
@@ -49,11 +46,10 @@ def missing_cases(runs: dict[str, BenchmarkResult], matched: MatchedRuns) -> lis
     left, right = runs
     found = []
     for lacks, other in ((left, right), (right, left)):
-        rows = runs[other].rows
-        lacking = [rows[at] for at in matched.lacking[other]]
-        if not lacking:
+        if not matched.lacking[other]:
             continue
-        n_missing, n_right_missing = _right(lacking, runs[other])
+        lacking = runs[other].rows.taken(matched.lacking[other]).table
+        n_missing, n_right_missing = lacking.n_scored, int(lacking.correct.sum())
         table = matched.rows[other].table
         n_common, n_right_common = table.n_scored, int(table.correct.sum())
         counts = [
@@ -72,9 +68,3 @@ def missing_cases(runs: dict[str, BenchmarkResult], matched: MatchedRuns) -> lis
             )
         )
     return found
-
-
-def _right(rows: Iterable[EvaluationResult], run: BenchmarkResult) -> tuple[int, int]:
-    """Return how many rows there are and how many of them are right."""
-    found = [verdict(row, run.rows.answers) for row in rows]
-    return len(found), found.count("right")

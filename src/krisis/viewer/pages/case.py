@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -13,7 +12,6 @@ from krisis.errors import InvalidValue, KrisisError
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import deferral_cell
-from krisis.metrics.row_order import asking_number
 from krisis.outcomes import WORDS
 from krisis.pages.numbers import Estimate, share, stored
 from krisis.reporting.deferral import CELLS
@@ -21,11 +19,11 @@ from krisis.reporting.report import reasons_of
 from krisis.results.account import Finding
 from krisis.results.base import TaskFacts
 from krisis.results.error_kinds import answer_chances
-from krisis.results.loading import short_models
-from krisis.results.report_tables import risk_sentence
+from krisis.results.loading import distinct_names
 from krisis.results.rows import row_to_dict
+from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.read import CaseOf
-from krisis.runs.review import MARKS, ReviewNote, add_review, read_reviews
+from krisis.runs.review import MARKS, ReviewNote, add_review, case_key, read_reviews
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.filters import RowFilter
 from krisis.viewer.page import Page
@@ -83,7 +81,7 @@ def page(
 
 def _review(run: ViewedRun, row: EvaluationResult) -> JsonObject | None:
     """Return the latest note of a reviewer about the answer."""
-    note = read_reviews(run.path).notes.get((row.record_id, asking_number(row) + 1))
+    note = read_reviews(run.path).notes.get(case_key(row))
     return None if note is None else {**asdict(note), "words": MARKS[note.mark]}
 
 
@@ -98,7 +96,7 @@ def keep_review(
     return add_review(
         run.path,
         record_id=row.record_id,
-        asking=asking_number(row) + 1,
+        asking=case_key(row)[1],
         mark=fields.get("mark", ""),
         note=fields.get("note", ""),
     )
@@ -187,7 +185,7 @@ def _due(metadata: JsonMapping, description: JsonMapping) -> str:
         parts.append(f"The chance that the best answer is wrong is {share(Estimate(chance))}.")
     if metadata.get("label_depends_on_prior"):
         parts.append("Whether it is due depends on the prevalence that is assumed.")
-    return " ".join([*parts, risk_sentence(description)]).strip()
+    return " ".join([*parts, SuiteFacts.of(description).deferral]).strip()
 
 
 def _shown(
@@ -346,10 +344,9 @@ def _others(catalogue: Catalogue, run: ViewedRun, record_id: str, position: int)
             for line in found
             if (name, line["position"]) != (run.name, position)
         ]
-    models = short_models([one["model"] for one in others])
-    repeated = Counter(models)
-    for one, model in zip(others, models, strict=True):
-        one["name"] = model if repeated[model] == 1 else f"{model} ({one['run']})"
+    names = distinct_names([one["model"] for one in others], [one["run"] for one in others])
+    for one, name in zip(others, names, strict=True):
+        one["name"] = name
     return {"others": others}
 
 

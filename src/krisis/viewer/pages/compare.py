@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from urllib.parse import quote, urlencode
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
-from krisis.reporting.comparison import ComparisonPage, comparison_page
+from krisis.pages.compare import PairCases, comparison_document
+from krisis.pages.document import Document
+from krisis.pages.figure import Figure
+from krisis.pages.html import CaseAddress, body_html
+from krisis.reporting.comparison import PairPage, comparison_page
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.loading import distinct_names
 from krisis.runs.read import state_of
-from krisis.viewer.catalogue import Catalogue, ViewedRun
+from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.entries import Entry
 from krisis.viewer.page import Page, text_of
 from krisis.viewer.pages.pair import refuse_too_many
@@ -45,7 +49,8 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
         "offered": [_line(entry) for entry in offered[:N_OFFERED]],
         "comparison": None,
     }
-    context: JsonObject = {"shown": None, "address": _address, "names": names, "fitting": fitting}
+    context: JsonObject = {"document": None, "address": _address, "names": names}
+    context["fitting"] = fitting
     context["most"] = MOST_RUNS
     found = None
     if len(names) > 1 and not problem:
@@ -58,23 +63,40 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
     if found is None:
         status = 400 if content["problem"] else 200
         return Page("compare.html", "Compare", content, context, status=status)
-    comparison, shown = found
-    content["comparison"] = comparison.to_dict()
+    content["comparison"] = found.comparison.to_dict()
+    address = _case_addresses(found.comparison, names)
+    context |= {
+        "document": found.document,
+        "body": body_html(found.document, address),
+        "pairs": [
+            (f"{pair.left} and {pair.right}", address(PairCases(pair=at)))
+            for at, pair in enumerate(found.comparison.pairs)
+            if pair.matched is not None
+        ],
+        "n_permutations": found.comparison.n_permutations,
+        "usual": CompareOptions().n_permutations,
+        "panels": [
+            (one.left, one.right, one.panels, address(PairCases(pair=at)))
+            for at, one in found.panels
+        ],
+        "figures": found.figures,
+    }
+    return Page("compare.html", found.document.title, content, context)
+
+
+def _case_addresses(comparison: Comparison, names: Sequence[str]) -> CaseAddress:
+    """Return what leads from the cases behind a number to their list."""
     named = dict(zip(comparison.runs, names, strict=True))
     pairs = [(named[pair.left], named[pair.right]) for pair in comparison.pairs]
-    context |= {
-        "shown": shown,
-        "usual": CompareOptions().n_permutations,
-        "rows": [tuple(_case_address(catalogue.load(one)) for one in pair) for pair in pairs],
-        "cases": [f"/compare/cases?{urlencode({'run': pair}, doseq=True)}" for pair in pairs],
-    }
-    return Page("compare.html", "Compare", content, context)
 
+    def address(behind: object) -> str:
+        assert isinstance(behind, PairCases)
+        asked = {"group": behind.group, "left": behind.left, "right": behind.right}
+        asked |= {"show": "all"} if behind.left or behind.right else {}
+        query = {"run": pairs[behind.pair], **{k: v for k, v in asked.items() if v}}
+        return f"/compare/cases?{urlencode(query, doseq=True)}"
 
-def _case_address(run: ViewedRun) -> Callable[[int], str]:
-    """Return what leads from the number of a row in its result to its case."""
-    base = f"/runs/{quote(run.name, safe='')}/cases/"
-    return lambda row: f"{base}{run.places[row]}"
+    return address
 
 
 def _waiting(names: Sequence[str]) -> Page:
@@ -180,7 +202,16 @@ class _Asked:
         return cls(tuple((name, str(path), state_of(path)) for name, path in paths), catalogue)
 
 
-Found = tuple[Comparison, ComparisonPage]
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A comparison with its document, its confidences case by case, and its curves."""
+
+    comparison: Comparison
+    document: Document
+    panels: Sequence[tuple[int, PairPage]]
+    figures: Sequence[Figure]
+
+
 _made: dict[_Asked, Future[Found]] = {}
 _changing, _working = threading.Lock(), threading.Lock()
 
@@ -218,5 +249,10 @@ def _compare(asked: _Asked) -> Found:
     options = options_for(max(run.n_rows for run in loaded), len(loaded))
     results = [run.result for run in loaded]
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
-    shown = comparison_page(comparison)
-    return comparison, replace(shown, figures=[figure.drawn() for figure in shown.figures])
+    shown = comparison_page(comparison, with_ids=True)
+    return Found(
+        comparison,
+        comparison_document(comparison),
+        [(at, one) for at, one in enumerate(shown.pairs) if one.panels],
+        [figure.drawn() for figure in shown.figures],
+    )

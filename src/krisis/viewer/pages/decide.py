@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
-from krisis.decisions.certificate import Certificate, certificate_from, certificate_lines
+from krisis.decisions.certificate import Certificate, certificate_from
 from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
 from krisis.decisions.costs import OWNERSHIP, PER
 from krisis.decisions.decide import DecideOptions, price_answers
@@ -359,7 +359,7 @@ def _artefact(run: ViewedRun, file: Path, kind: str) -> JsonObject:
     content = read_object(file)
     if kind == "krisis.certificate":
         certificate = certificate_from(content, place=file.name)
-        sentences = [*_whose(run, certificate), *certificate_lines(certificate)]
+        sentences = [*_whose(run, certificate), *certificate.document().sentences()]
         return {"sentences": sentences, "problem": ""}
     sentences = content.get("assumptions", [])
     if not isinstance(sentences, list):

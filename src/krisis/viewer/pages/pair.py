@@ -31,6 +31,8 @@ from krisis.viewer.pages.cases import tone_of
 PAGE_SIZE, LARGEST_PAGE = 50, 500
 SHOWN_CHARACTERS = 50_000
 SORTS = ("position", "gap")
+_LEFT = {"left": ("abstained", "no answer")}  # what is left to a person
+CHOICES = (*OUTCOMES, *_LEFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class MatchedPair:
         kept = left.everyone if wanted.show == "all" else differing(left, right)
         for table, outcome in ((left, wanted.left), (right, wanted.right)):
             if outcome:
-                kept = kept & (verdicts(table) == OUTCOMES.index(outcome))
+                codes = [OUTCOMES.index(one) for one in _LEFT.get(outcome, (outcome,))]
+                kept = kept & np.isin(verdicts(table), codes)
         if wanted.quadrant is not None:
             first, second = QUADRANTS[wanted.quadrant - 1]
             kept = kept & (left.correct == first) & (right.correct == second)
@@ -248,8 +251,8 @@ def parse_filter(query: Mapping[str, str]) -> PairFilter:
     quadrant = text_of(query, "quadrant")
     return PairFilter(
         show=choice_of(query, "show", ("differ", "all")) or "differ",
-        left=choice_of(query, "left", OUTCOMES),
-        right=choice_of(query, "right", OUTCOMES),
+        left=choice_of(query, "left", CHOICES),
+        right=choice_of(query, "right", CHOICES),
         surer=choice_of(query, "surer", ("left", "right")),
         group=text_of(query, "group"),
         quadrant=whole_of(query, "quadrant", default=1, most=4) if quadrant else None,

@@ -17,6 +17,7 @@ from krisis.json_values import JsonObject, read_object
 from krisis.metrics.base import Direction, MetricScore
 from krisis.metrics.explanations import reason_words
 from krisis.outcomes import OUTCOMES
+from krisis.pages.certify import promise
 from krisis.pages.document import Cell, Column, Table
 from krisis.pages.html import table_html
 from krisis.pages.numbers import Estimate, count, figure
@@ -523,5 +524,5 @@ def _certificate(path: Path, _: tuple[int, ...]) -> JsonObject:
         return {"file": path.name, "words": "certificate not valid", "promise": str(error)}
     met = any(part.threshold is not None for part in certificate.parts)
     words = f"{'' if met else 'not '}certified: risk ≤ {certificate.risk:.3g}"
-    promise = certificate.promise if met else "no threshold is known to hold this risk"
-    return {"file": path.name, "words": words, "promise": promise}
+    stated = promise(certificate) if met else "no threshold is known to hold this risk"
+    return {"file": path.name, "words": words, "promise": stated}

@@ -1,0 +1,247 @@
+"""The documents of a certificate and of its check on new patients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from krisis.decisions.certificate import Certificate, Threshold
+from krisis.decisions.verify import PartVerdict, Verification
+from krisis.metrics.explanations import method_lines
+from krisis.pages.document import (
+    Cell,
+    Column,
+    Content,
+    Document,
+    Reply,
+    Section,
+    Sentences,
+    Stated,
+    Table,
+    Verdict,
+    VerdictLine,
+)
+from krisis.pages.numbers import Estimate, given, p_sentence, threshold
+
+# Below this, scores are said to differ.
+SUSPECT = 0.05
+_HELD: dict[str, Reply] = {"held": "yes", "broken": "no", "cannot tell": "cannot tell"}
+ONE_LOOK = (
+    "This is for one look: looked at every month, a certificate that just holds is called broken "
+    "in 12 % of three-year histories. To look again as patients arrive, use krisis monitor."
+)
+
+
+def _title(certificate: Certificate) -> str:
+    made = certificate.identity
+    suite = " / ".join(filter(None, (made.suite, made.task, made.features, made.mode)))
+    return f"{made.model or 'unnamed model'} · {suite or 'unnamed suite'}"
+
+
+def _name(group: str) -> str:
+    """Name a group by its column and value; without groups, all cases."""
+    return group.replace("_", " ") or "all"
+
+
+def promise(certificate: Certificate) -> str:
+    """Say in one sentence what is promised."""
+    loss = "risk" if certificate.loss == "error" else f"mean loss ({certificate.loss})"
+    bound = given(certificate.risk)
+    if certificate.method == "crc":
+        return (
+            f"In expectation over the calibration patients, the {loss} per case, deferred cases "
+            f"counting 0, is at most {bound}: another promise than a bound on the risk of the "
+            "answered cases, and without a probability."
+        )
+    return (
+        f"With a probability of at least {given(1 - (certificate.delta or 0))} over the "
+        f"calibration patients, the {loss} among future answered cases is at most {bound}."
+    )
+
+
+# --- The certificate -------------------------------------------------------------------------
+
+
+def certificate_document(certificate: Certificate) -> Document:
+    """Return all there is to show of a certificate."""
+    found = [part for part in certificate.parts if part.threshold is not None]
+    return Document(
+        title=f"{_title(certificate)} · risk at most {given(certificate.risk)}",
+        lead=[promise(certificate)] if found else [],
+        verdict=Verdict([_certified(certificate, part) for part in certificate.parts], level=0.95),
+        sections=[
+            Section(key="thresholds", title="Cases", parts=[_counts(certificate)]),
+            Section(
+                key="assumptions",
+                title="Assumptions",
+                parts=[Sentences(certificate.assumptions)],
+            ),
+        ],
+        first=("thresholds", "assumptions"),
+    )
+
+
+def _certified(certificate: Certificate, part: Threshold) -> VerdictLine:
+    question = f"Certified: {_name(part.group)}?" if part.group else "Certified?"
+    if part.threshold is None:
+        return VerdictLine(
+            key=part.group or "all",
+            question=question,
+            answer=_without(certificate, part),
+            reason=f"no threshold: {part.reason}",
+        )
+    risk = part.risk if part.risk is not None else float("nan")
+    return VerdictLine(
+        key=part.group or "all",
+        question=question,
+        answer="yes",
+        figures=[
+            Stated(
+                words=f"answer where {certificate.confidence} ≥ {threshold(part.threshold)}: "
+                "{} of cases",
+                estimate=_coverage(part),
+            ),
+            Stated(words="observed risk {}", estimate=Estimate(risk, bound=certificate.risk)),
+        ],
+    )
+
+
+def _without(certificate: Certificate, part: Threshold) -> Reply:
+    """Answer no where every tested risk is above the bound; else a larger sample could tell."""
+    tested = [one.loss_sum / one.n_accepted for one in part.tests if one.n_accepted]
+    return "no" if tested and min(tested) > certificate.risk else "cannot tell"
+
+
+def _coverage(part: Threshold) -> Estimate:
+    return Estimate(part.coverage, part.coverage_low, part.coverage_high)
+
+
+def _counts(certificate: Certificate) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            _name(part.group),
+            part.n_patients,
+            part.n_rows,
+            part.n_answered,
+            part.n_accepted,
+            part.loss_sum,
+            None if part.risk is None else Estimate(part.risk, bound=certificate.risk),
+            part.n_tested if part.test != "none" else None,
+            part.test if part.test != "none" else None,
+        ]
+        for part in certificate.parts
+    ]
+    columns = (
+        Column("name", "group"),
+        Column("count", "patients"),
+        Column("count", "cases"),
+        Column("count", "answered"),
+        Column("count", "accepted", "cases at or above the threshold"),
+        Column("figure", "lost", "the sum of the losses of the accepted cases"),
+        Column("share", "risk"),
+        Column("count", "tested"),
+        Column("name", "test"),
+    )
+    return Table(columns=columns, rows=rows, keys=[part.group for part in certificate.parts])
+
+
+# --- The check on new patients ---------------------------------------------------------------
+
+
+def verification_document(found: Verification) -> Document:
+    """Return all there is to show of a certificate on new patients."""
+    parts: list[Content] = [_new_cases(found)]
+    if found.not_certified:
+        names = ", ".join(map(_name, found.not_certified))
+        parts.append(Sentences([f"Groups without a threshold in the certificate: {names}."]))
+    levels = [part.risk_interval.level for part in found.parts]
+    return Document(
+        title=f"{_title(found.certificate)} · {found.verdict}",
+        lead=[f"Promised: {promise(found.certificate)}"],
+        verdict=Verdict([_held(found, part) for part in found.parts], level=levels[0]),
+        sections=[
+            Section(key="cases", title="New cases", parts=parts),
+            Section(
+                key="exchangeability",
+                title="Are the new patients like the calibration patients?",
+                parts=[Sentences(list(_exchangeability(found)))],
+            ),
+        ],
+        first=("cases", "exchangeability"),
+    )
+
+
+def _held(found: Verification, part: PartVerdict) -> VerdictLine:
+    bound = found.certificate.risk
+    figures, reason = [], ""
+    if not part.n_rows:
+        reason = "the run has no case of this group"
+    elif not part.risk_interval.defined:
+        reason = "no case is accepted, so there is no risk"
+    else:
+        figures.append(
+            Stated(
+                words=f"risk {{}} against {given(bound)}{_drawn(found.certificate, part)}",
+                estimate=Estimate.of(part.risk, part.risk_interval, bound=bound),
+            )
+        )
+    if part.n_rows:
+        figures.append(
+            Stated(
+                words=f"{{}} of cases are answered at {threshold(part.threshold)} or more",
+                estimate=Estimate.of(part.coverage, part.coverage_interval),
+            )
+        )
+    return VerdictLine(
+        key=part.group or "all",
+        question=f"Held: {_name(part.group)}?" if part.group else "Held?",
+        answer=_HELD[part.verdict],
+        figures=figures,
+        reason=reason,
+    )
+
+
+def _drawn(certificate: Certificate, part: PartVerdict) -> str:
+    clustered = part.n_patients < part.n_rows and certificate.method != "crc"
+    one_each = clustered and part.risk_interval.method != "betting"
+    return ", on one case per patient" if one_each else ""
+
+
+def _new_cases(found: Verification) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            _name(part.group),
+            part.verdict,
+            part.n_patients,
+            part.n_rows,
+            part.n_accepted,
+            part.loss_sum,
+            part.threshold,
+        ]
+        for part in found.parts
+    ]
+    columns = (
+        Column("name", "group"),
+        Column("name", "verdict"),
+        Column("count", "patients"),
+        Column("count", "cases"),
+        Column("count", "accepted"),
+        Column("figure", "lost"),
+        Column("threshold", "threshold"),
+    )
+    methods = method_lines(part.risk_interval.method for part in found.parts)
+    keys = [part.group for part in found.parts]
+    return Table(columns=columns, rows=rows, keys=keys, note=" ".join(methods))
+
+
+def _exchangeability(found: Verification) -> Iterator[str]:
+    yield _differ("the calibration patients", found.p_scores)
+    if found.p_time is not None:
+        yield _differ("patients earlier or later in time", found.p_time)
+    if found.certificate.method == "crc":
+        yield "crc bounds a mean over many calibrations, which one threshold cannot refute."
+    yield ONE_LOOK
+
+
+def _differ(others: str, p: float) -> str:
+    words = "the scores differ" if p <= SUSPECT else "no difference of the scores is shown"
+    return f"Against {others}, {words} (permutation test, {p_sentence(p)})."
