@@ -22,12 +22,11 @@ from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
 N_TRUTH = 400_000
-WORKED_OUT = (
+WITH_INTERVALS = (
     "calibration_in_the_large",
     "calibration_slope",
     "observed_expected_ratio",
 )
-DRAWN = ("debiased_calibration_error",)
 
 
 def rows_of(run: Run) -> Rows:
@@ -41,10 +40,9 @@ def rows_of(run: Run) -> Rows:
     )
 
 
-def chosen(of: str, kind: str) -> list[BaseMetric]:
-    """Return the metrics of the bundle whose intervals are worked out, or drawn, or all."""
-    wanted = {"worked-out": WORKED_OUT, "drawn": DRAWN, "all": WORKED_OUT + DRAWN}[kind]
-    return [m for m in clinical_calibration_metrics(of) if m.key in wanted]
+def chosen(of: str) -> list[BaseMetric]:
+    """Return the metrics of the bundle that have intervals."""
+    return [m for m in clinical_calibration_metrics(of) if m.key in WITH_INTERVALS]
 
 
 def by_product(metrics: list[BaseMetric], run: Run, seed: int) -> dict[str, tuple[float, Interval]]:
@@ -93,7 +91,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--match", default="", help="only worlds whose name contains this")
-    parser.add_argument("--kind", choices=["all", "worked-out", "drawn"], default="all")
     parser.add_argument("--part", default="0/1", help="K/N: every N-th world from the K-th")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
@@ -103,7 +100,7 @@ def main() -> None:
         if asked.match not in world.name:
             continue
         start = time.perf_counter()
-        method = partial(by_product, metrics := chosen(of, asked.kind))
+        method = partial(by_product, metrics := chosen(of))
         found += cells(world, method, n_runs=asked.runs, known=truth_of(world, metrics))
         print(world.name, f"{time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
         if asked.output:

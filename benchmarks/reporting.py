@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.invented_runs import invented_rows, result_of, write_run
 
 from benchmarks.timing import best_seconds, line
-from krisis.reporting.report import build_report, report_html
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_result
 from krisis.viewer.app import _answer
@@ -46,8 +47,8 @@ def _report(run: Path, n_rows: int, most_seconds: float, most_megabytes: float) 
     start = time.perf_counter()
     result = load_result(run)
     loaded = time.perf_counter() - start
-    seconds = best_seconds(lambda: report_html(build_report(result)), repeats=2) + loaded
-    megabytes = len(report_html(build_report(result)).encode()) / 1e6
+    seconds = best_seconds(lambda: page_of(run_document(result)), repeats=2) + loaded
+    megabytes = len(page_of(run_document(result)).encode()) / 1e6
     words = f"report of {n_rows:,} rows, reading included"
     line(words, f"{seconds:.2f} s", f"≤ {most_seconds:g} s", seconds <= most_seconds)
     line(

@@ -12,7 +12,8 @@ from krisis import Benchmark, SuiteConfig
 from krisis.backends.catalogue import backend_from_name
 from krisis.data.ckd.suite import CKDSuite
 from krisis.execution.options import Execution
-from krisis.reporting.report import build_report, report_html
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "report.png"
@@ -36,7 +37,7 @@ def main() -> int:
     PICTURE.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        page.write_text(report_html(build_report(result)), encoding="utf-8", newline="\n")
+        page.write_text(page_of(run_document(result)), encoding="utf-8", newline="\n")
         places = (f"--user-data-dir={folder}/profile", f"--screenshot={PICTURE}")
         command = [browser, *OPTIONS, *places, page.as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)  # noqa: S603

@@ -47,6 +47,8 @@ def said(document: Document) -> str:
         for part in section.parts:
             if isinstance(part, Sentences):
                 lines += part.lines
+            elif isinstance(part, Chart):
+                continue
             elif isinstance(part, Facts):
                 lines += [f"{name}  {value}" for name, value in part.pairs]
             elif not isinstance(part, Chart):

@@ -12,8 +12,9 @@ from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord, Task
 from krisis.data.base import RecordListSuite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 from krisis.pages.terminal import terminal_text
-from krisis.reporting.report import build_report, report_html
 from krisis.runs.load import load_run
 from krisis.viewer.app import create_app
 
@@ -56,7 +57,7 @@ def test_in_the_text_report(run: Path) -> None:
 def test_in_the_page_and_the_viewer(run: Path) -> None:
     client = TestClient(create_app(run.parent), base_url="http://127.0.0.1")
     page = client.get(f"/runs/{run.stem}").text
-    for html in (report_html(build_report(load_run(run))), page):
+    for html in (page_of(run_document(load_run(run))), page):
         assert "Failures by class" in html
         assert "reset by &lt;b&gt;peer&lt;/b&gt;" in html
         assert "the ward&#39;s server is slow" in html

@@ -48,7 +48,7 @@ def html(cell: Any) -> str:
 
 def test_every_cell_of_the_example_shows_its_table_or_curve(cells: list[Any]) -> None:
     result, scores, rows, curve, compared, _ = cells
-    first = "<p>Records: 200 loaded → 200 sent → 98 answered / 102 abstained"
+    first = '<p class="muted">Records: 200 loaded → 200 sent → 98 answered / 102 abstained'
     assert html(result).startswith(first)
     assert "selective_accuracy" in html(scores)
     assert "abstained" in html(rows)

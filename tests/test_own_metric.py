@@ -21,7 +21,8 @@ from krisis.metrics import Accuracy, BootstrapOptions, score_all
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
 from krisis.metrics.forms import Form, Share, Uncertainty
 from krisis.metrics.table import Table
-from krisis.reporting.report import build_report, report_html
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import best_first, side_by_side
@@ -84,7 +85,7 @@ def test_a_plug_in_metric_is_shown_compared_ranked_and_gated(
     assert score.interval.low < score.value < score.interval.high
 
     assert has_row(stored.document(), metrics[1].label)
-    assert metrics[1].label in report_html(build_report(stored))
+    assert metrics[1].label in page_of(run_document(stored))
 
     comparison = compare_runs(
         {path.stem: BenchmarkResult.load(path) for path in paths},
@@ -176,7 +177,7 @@ def test_a_metric_that_raises_is_undefined_and_costs_no_other(tmp_path: Path) ->
         assert "Raising is undefined: the metric raised ZeroDivisionError" in said(
             result.document()
         )
-        assert "the metric raised ZeroDivisionError" in report_html(build_report(result))
+        assert "the metric raised ZeroDivisionError" in page_of(run_document(result))
         result.save(tmp_path / f"{result.backend_name}.json")
     options = CompareOptions(metrics=(Accuracy(), Raising(), RaisingForm()), n_permutations=99)
     (pair,) = compare_runs(runs, options).pairs

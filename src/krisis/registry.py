@@ -108,7 +108,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "corp_miscalibration": f"{_CLINICAL}:CorpMiscalibration",
         "corp_discrimination": f"{_CLINICAL}:CorpDiscrimination",
         "corp_uncertainty": f"{_CLINICAL}:CorpUncertainty",
-        "debiased_calibration_error": f"{_CLINICAL}:DebiasedCalibrationError",
     },
     # Functions that return several metrics: one word for all of them.
     "bundles": {

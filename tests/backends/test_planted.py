@@ -31,7 +31,8 @@ from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy
-from krisis.reporting.report import build_report, report_html
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 from krisis.results.loading import load_result
 from krisis.results.report import format_report
 from krisis.runs.load import list_runs
@@ -232,7 +233,7 @@ def carried_out(backend: BaseBackend, out: Path, n: int, caplog: pytest.LogCaptu
     cache.close()
     (run,) = list_runs(out / "runs")
     result = load_result(run)
-    page = report_html(build_report(result))
+    page = page_of(run_document(result))
     files = [path.read_bytes().decode("latin-1") for path in out.rglob("*") if path.is_file()]
     assert len(result.evaluation_results) >= n - 1
     return "\n\n".join([*files, page, format_report(result), told, caplog.text])

@@ -21,7 +21,7 @@ from krisis.cli.app import app
 from krisis.cli.selective import with_progress
 from krisis.errors import MissingExtra, UserError
 from krisis.metrics import EvaluationResult
-from krisis.reporting.selective_plot import check_plot
+from krisis.pages.charts.selective import check_plot
 from krisis.results.result import BenchmarkResult
 
 ROOT = Path(__file__).parents[2]

@@ -13,18 +13,18 @@ import krippendorff
 import numpy as np
 import pytest
 from benchmarks.audit import DOUBLED_WORLDS, NULL_WORLDS, simulate
+from tests.documents import line_of, said
 from tests.invented_runs import ANSWERS, TASK
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
+from krisis.decisions.audit import Audit
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.audit_labels import (
-    agreement_lines,
     disputed_labels,
-    disputed_lines,
     label_agreement,
 )
-from krisis.decisions.group_findings import Group, GroupAudit, group_lines, group_table
+from krisis.decisions.group_findings import Group, GroupAudit
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.threshold_in_force import RiskBound
@@ -32,6 +32,7 @@ from krisis.errors import InvalidValue, MissingExtra, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems
+from krisis.pages.audit import flag_line, group_table
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import read_items
 
@@ -94,9 +95,10 @@ def test_a_group_that_fares_worse_is_flagged_and_no_other(tmp_path: Path) -> Non
     assert audit.largest("risk") is found
     assert audit.n_tests == 12
     assert not audit.within_patients
-    assert "FLAG site_a: risk 0.600 is higher than in the rest by 0.500" in "\n".join(
-        group_lines(audit)
-    )
+    (flag,) = flag_line(audit).figures
+    assert flag.estimate.value == risk.value
+    assert str(flag).startswith("FLAG site a: risk 60 % (")
+    assert "higher than in the rest (+0.500; p " in str(flag)
     assert dumps(audit_groups(run, QUICK).to_json()) == dumps(audit.to_json())
 
 
@@ -129,9 +131,9 @@ def test_small_groups_are_named_and_figures_are_those_of_the_rows(tmp_path: Path
     assert not tiny.measures
     assert not tiny.flags
     assert "fewer than 20 patients" in tiny.reason
-    line = group_table(audit)[-1]
-    assert line["group"] == "site_tiny: fewer than 20 patients"
-    assert line["risk"] == ""
+    assert "site tiny" not in [row[0] for row in group_table(audit).rows]
+    words = said(Audit(audit).document())
+    assert "site tiny: fewer than 20 patients" in words
     assert not any(point["group"] == "site_tiny" for point in audit.curve)
     whole = audit.overall
     assert whole["coverage"].value == pytest.approx(350 / 400)
@@ -171,11 +173,11 @@ def test_groups_within_patients_are_compared_within_them(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda i, rng: {"prediction": 0}, "No group is flagged"),
+        (lambda i, rng: {"prediction": 0}, "no group is flagged"),
         (lambda i, rng: {"confidence": None}, "no curve"),
         (lambda i, rng: {"metadata": {}}, "all rows are in one group (unknown_site)"),
         (lambda i, rng: {"metadata": {"site": "x", "age": i}}, "the rows have: age, site"),
-        (lambda i, rng: {"metadata": {"site": i}} if i < 3 else {}, "site_1: fewer than 20"),
+        (lambda i, rng: {"metadata": {"site": i}} if i < 3 else {}, "site 1: fewer than 20"),
     ],
     ids=["all right", "no confidence", "no metadata", "one group", "one member"],
 )
@@ -284,7 +286,8 @@ def test_labels_that_confident_runs_dispute_are_listed(tmp_path: Path) -> None:
         1,
         [0.99] * 2,
     )
-    assert "  r10: label 0, answer 1" in disputed_lines(found)
+    whole = Audit(audit_groups(runs[0], QUICK), disputed=found).document()
+    assert line_of(whole, "r10") == {"record": "r10", "label": "0", "answer": "1"}
     surer = [replace(row, confidence=0.4) if i < 30 else row for i, row in enumerate(other)]
     unsure = disputed_labels([runs[0], read_items(saved(tmp_path, surer, "p"))], ScoreOptions())
     assert unsure.n_confident == 90  # the other run is not in its more confident half
@@ -351,7 +354,8 @@ def test_labels_that_are_all_the_same_have_no_agreement(tmp_path: Path) -> None:
     run = read_items(saved(tmp_path, rows_of(30, lambda i, rng: {"metadata": {"other": 0}})))
     found = label_agreement(run, ["other"])
     assert math.isnan(found.alpha)
-    assert "undefined, every label is the same" in agreement_lines(found)[0]
+    whole = Audit(audit_groups(run, QUICK), agreement=found).document()
+    assert "undefined, every label is the same" in said(whole)
 
 
 def test_runs_on_other_records_are_refused(tmp_path: Path) -> None:
@@ -371,8 +375,8 @@ def test_runs_on_other_records_are_refused(tmp_path: Path) -> None:
             saved(tmp_path, [replace(r, abstained=True, prediction=None) for r in rows], "d")
         ),
     }
-    for said, other in cases.items():
-        with pytest.raises(InvalidValue, match=said):
+    for words, other in cases.items():
+        with pytest.raises(InvalidValue, match=words):
             disputed_labels([run, other], ScoreOptions())
 
 

@@ -18,6 +18,7 @@ from benchmarks.decide import CELLS, simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.documents import line_of, said
 from tests.invented_runs import TASK, invented_rows, result_of
 from typer.testing import CliRunner
 
@@ -26,7 +27,6 @@ from krisis.data.base import SuiteConfig
 from krisis.decisions.cost_rules import accepts, best_threshold, chow_rule, cross_fitted
 from krisis.decisions.costs import CostTable, cost_file_text, costs_from, costs_of_run, read_costs
 from krisis.decisions.decide import DecideOptions, Decision, Policy, decide_run
-from krisis.decisions.decide_text import best_lines, decide_facts, decide_lines, exact
 from krisis.decisions.population import Population, Prevalence, positive_of
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, team_from
@@ -34,8 +34,10 @@ from krisis.errors import UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
+from krisis.pages.decision_sections import cost_section
+from krisis.pages.document import Chart, Facts, Table
+from krisis.pages.numbers import threshold
 from krisis.registry import find
-from krisis.reporting.decide import decide_section
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
 
@@ -184,11 +186,9 @@ def test_chows_rule_spreads_the_rest_over_the_other_answers() -> None:
     # b among the others, (1 + 11)/2 = 6: from 1/2 on.
     assert found.thresholds == pytest.approx({"a": 8 / 11, "c": 0.5})
     assert found.accepted.tolist() == [False, False, True, True]
-    assert "as probable as they are frequent" in "\n".join(
-        decide_lines(
-            decide_run(run, DecideOptions(costs=costs_from({"costs": costs, "defer": 3}, "c")))
-        )
-    )
+    options = DecideOptions(costs=costs_from({"costs": costs, "defer": 3}, "c"))
+    words = said(decide_run(run, options).document())
+    assert "as probable as they are frequent" in words
 
 
 def _scores(run: RunItems) -> np.ndarray:
@@ -204,7 +204,8 @@ def test_another_prevalence_reweights_the_classes_and_says_what_the_rows_are_wor
     )
     assert policy(decision, "always answer").coverage == pytest.approx(0.05 * 2 + 0.3 * 2)
     assert decision.curve[1].effective_rows == decision.population.effective_rows
-    assert "effective 3.6" in "\n".join(decide_lines(decision))
+    row = line_of(decision.document(), "every answer it gave")
+    assert row["effective"] == pytest.approx(decision.population.effective_rows)
     same = decided(prevalence=Prevalence.from_text("0=0.6,1=0.4"))
     assert policy(same, "always answer").cost == pytest.approx(
         policy(decided(), "always answer").cost
@@ -215,12 +216,9 @@ def test_another_prevalence_reweights_the_classes_and_says_what_the_rows_are_wor
 def test_the_shares_are_listed_by_name_in_the_order_of_the_task() -> None:
     decision = decided(prevalence=Prevalence.from_text("0.1"))
     assert decision.population.names[0] == "1"  # the answer of the first patient
-    assert list(decide_facts(decision)["shares"].items()) == [("0", 0.9), ("1", 0.1)]
-    text = "\n".join(decide_lines(decision))
-    assert (
-        "Re-weighted to the prevalence the disease is absent = 0.9, the disease is present = 0.1;"
-        in text
-    )
+    assert list(decision.to_json()["shares"].items()) == [("0", 0.9), ("1", 0.1)]
+    moved = "(the disease is absent 90 %, the disease is present 10 %)"
+    assert f"Re-weighted to another prevalence {moved};" in said(decision.document())
 
 
 @pytest.mark.parametrize(
@@ -373,13 +371,9 @@ def test_a_written_cost_table_loads_back_to_the_same_decision(tmp_path: Path) ->
     assert costs_of_run(beyond, path).defer is None
 
 
-def test_a_threshold_is_written_so_that_it_answers_the_same_rows() -> None:
-    assert [exact(t) for t in (0.5, 1.0, 0.99999999, 0.8765432)] == [
-        "0.5",
-        "1",
-        "0.99999999",
-        "0.8765432",
-    ]
+def test_a_threshold_that_is_written_is_never_below_the_true_one_and_never_reaches_one() -> None:
+    written = [threshold(t) for t in (0.5, 1.0, 0.99999999, 0.8765432)]
+    assert written == ["0.5000", "1.0000", "0.99999999", "0.8766"]
 
 
 def test_zero_and_one_of_several_answers_make_no_positive_one() -> None:
@@ -403,8 +397,8 @@ EDGES = {
 def test_runs_at_the_edge_have_figures_or_reasons(rows: list[EvaluationResult]) -> None:
     costs = replace(COSTS, needless_deferral=0.0)
     decision = decided(rows, costs=costs, team=Team(accuracy=0.9))
-    text = "\n".join(decide_lines(decision))
-    facts = json.loads(dumps(decide_facts(decision)))
+    text = said(decision.document())
+    facts = json.loads(dumps(decision.to_json()))
     assert facts["curve"][0]["cost"] == pytest.approx(policy(decision, "always defer").cost)
     for one in [*decision.policies, *decision.curve]:
         assert math.isnan(one.cost) == bool(one.reason)
@@ -459,7 +453,7 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     asked += allowing
     code, text = call(*asked)
     assert code == 0
-    assert "must own them" in text
+    assert "These costs are value judgements" in text
     assert "Model and readers together" in text
     assert call(*asked) == (code, text)
     facts = json.loads(call(*asked, "--json")[1])
@@ -477,7 +471,7 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
             score=ANY,
         ),
     )
-    assert facts == json.loads(dumps(decide_facts(decision)))
+    assert facts == json.loads(dumps(decision.to_json()))
     certified = CliRunner().invoke(
         app,
         [*("certify", str(run_file), "--risk", "0.5", "--cost", str(draft)), *allowing],
@@ -495,19 +489,21 @@ def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:
     run = read_items(run_file)
     costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}, "defer": 0.5}, "c.yaml")
     decision = decide_run(run, DecideOptions(costs=costs, team=Team(accuracy=0.9), score=ANY))
-    section = decide_section(decision)
-    assert [figure.name for figure in section.figures] == ["costs", "team"]
-    drawn = section.figures[0].table
-    assert [p["cost"] for p in drawn] == [
+    section = cost_section(decision)
+    drawn = {part.key: part.draw() for part in section.parts if isinstance(part, Chart)}
+    assert list(drawn) == ["costs", "team"]
+    assert [p["cost"] for p in drawn["costs"].table] == [
         p.cost for p in (*decision.curve, *decision.policies) if not p.reason
     ]
-    assert all("<svg" in figure.svg for figure in section.figures)
-    policies, follows, team, _ = section.tables.values()
-    assert [p["policy"] for p in policies][-1] == "best threshold, cross-fitted"
-    assert all("95 % interval" in p for p in policies)
-    assert [line[""] for line in follows] == best_lines(decision)
-    assert list(section.tables)[2] == "Model and readers, per 1,000 records"
-    assert len(team) > 2
+    assert all("<svg" in figure.svg for figure in drawn.values())
+    tables = {part.title: part for part in section.parts if isinstance(part, Table)}
+    policies = tables["Expected cost in points per 1,000 records"]
+    assert policies.rows[-1][0] == "best threshold, cross-fitted"
+    assert len(tables["Model and readers together, per 1,000 records"].rows) > 2
+    assert any(isinstance(part, Facts) for part in section.parts)
+    known = [p for p in decision.policies if not p.reason]
+    cheapest = min(known, key=lambda policy: policy.cost)
+    assert drawn["costs"].title.startswith(f"Lowest cost: {cheapest.name}, ")
 
 
 def test_a_calibrator_of_the_same_patients_is_refused() -> None:

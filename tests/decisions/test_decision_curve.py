@@ -12,6 +12,7 @@ import pytest
 from dcurves import dca
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.documents import said
 from typer.testing import CliRunner
 
 from krisis.cli.decide import app
@@ -21,8 +22,6 @@ from krisis.decisions.decision_curve import (
     MODEL,
     NONE,
     CurveOptions,
-    curve_facts,
-    curve_lines,
     decision_curve,
     useful_ranges,
 )
@@ -33,7 +32,8 @@ from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Answers, Table
-from krisis.reporting.decision_curve import decision_curve_section
+from krisis.pages.charts.curves import net_benefit
+from krisis.pages.style import Style
 from krisis.results.base import BenchmarkResult
 
 ANSWERS = Answers((0, 1), positive=1)
@@ -148,7 +148,7 @@ def test_laws(cases, team, prevalence):
             assert point.above_all_low - 1e-12 <= above <= point.above_all_high + 1e-12
             if name in (MODEL, DEFERRAL):
                 assert point.low < point.high
-    assert json.loads(dumps(curve_facts(curve)))["n_rows"] == run.n_items
+    assert json.loads(dumps(curve.to_json()))["n_rows"] == run.n_items
 
 
 def test_no_false_alarm_seen_does_not_mean_that_there_is_none():
@@ -208,7 +208,7 @@ def test_the_useful_range_is_where_the_limits_are_above_both_defaults():
     for point in curve.curves[MODEL]:
         inside = low <= point.threshold <= high
         assert inside == (point.low > 0 and point.above_all_low > 0)
-    assert f"at the thresholds {low:g} to {high:g}." in "\n".join(curve_lines(curve))
+    assert f"at the thresholds {low:g} to {high:g}." in said(curve.document())
 
 
 @pytest.fixture
@@ -222,13 +222,14 @@ def saved(tmp_path):
 def test_the_command_and_the_section_say_the_same(saved):
     shown = CliRunner().invoke(app, [str(saved), "--curve", "--thresholds", "0.5,0.2"])
     assert shown.exit_code == 0, shown.output
-    assert "0.2     0.2500      0.0000  0.2250 [" in shown.output
+    assert "0.2            0.250       0.000" in shown.output
     facts = CliRunner().invoke(app, [str(saved), "--curve", "--thresholds", "0.5,0.2", "--json"])
     points = json.loads(facts.stdout)["curves"][MODEL]
     assert [point["threshold"] for point in points] == [0.2, 0.5]
-    section = decision_curve_section(decision_curve(run_of(CASES), CurveOptions(thresholds=[0.2])))
-    assert section.figures[0].table[-1]["net benefit"] == pytest.approx(points[0]["net_benefit"])
-    assert "<svg" in section.figures[0].inline_svg
+    drawn = decision_curve(run_of(CASES), CurveOptions(thresholds=[0.2]))
+    figure = net_benefit({"m": drawn}, Style()).figure(Style())
+    assert figure.table[-1]["net benefit"] == pytest.approx(points[0]["net_benefit"])
+    assert "<svg" in figure.inline_svg
 
 
 @pytest.mark.parametrize(

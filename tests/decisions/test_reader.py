@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.commands import krisis
+from tests.documents import said
 from tests.invented_runs import result_of
 
-from krisis.decisions.reader import ReaderDecision, decide_with_reader, reader_lines
+from krisis.decisions.reader import ReaderDecision, decide_with_reader
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
@@ -64,7 +65,7 @@ def test_a_threshold_that_is_given_counts_by_hand() -> None:
     assert team.wrong.value == pytest.approx(2 * per)
     assert [team.read.value, team.no_answer.value] == pytest.approx([3 * per, 0])
     assert found.beyond_reader.value == pytest.approx(0)
-    assert "the team has an answer where the model has none" in "\n".join(reader_lines(found))
+    assert "the team has an answer where the model has none" in said(found.document())
 
 
 def test_a_team_of_a_model_that_knows_when_it_is_right_beats_both() -> None:
@@ -103,7 +104,7 @@ def test_pairs_use_the_common_cases_in_any_order() -> None:
     found = decided(model, reader)
     assert (found.n_common, found.n_model, found.n_reader) == (80, 200, 80)
     assert found.ways[1].wrong.value == 0
-    assert "read 80 of the 200 cases of the model" in reader_lines(found)[0]
+    assert "read 80 of the 200 cases of the model" in said(found.document())
 
 
 def test_runs_of_other_cases_or_other_truths_are_refused() -> None:

@@ -11,9 +11,10 @@ import pytest
 from scipy import stats
 
 from krisis.decisions.stability import stability_of, stability_of_saved
-from krisis.decisions.stability_text import stability_lines
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult
+from krisis.pages.audit import stability_section
+from krisis.pages.document import Sentences
 from krisis.results.account import Provenance, RunFacts
 from krisis.results.base import BenchmarkResult
 
@@ -61,7 +62,9 @@ def test_an_asking_of_a_record_says_nothing_alone() -> None:
     assert found.repeats is None
     assert found.places is None
     assert not found.perturbations
-    assert "--repeats" in stability_lines(found)[1]
+    (sentences,) = stability_section(found).parts
+    assert isinstance(sentences, Sentences)
+    assert "--repeats" in sentences.lines[0]
 
 
 def test_single_against_batch_is_mcnemars_exact_test() -> None:

@@ -15,7 +15,6 @@ from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import CostTable
 from krisis.decisions.decide import DecideOptions, Decision, decide_run
-from krisis.decisions.decide_text import decide_facts
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.threshold_in_force import RiskBound, threshold_of_run
 from krisis.errors import InvalidValue
@@ -83,7 +82,7 @@ def test_without_a_certified_threshold_the_lowest_risk_is_all_that_is_said(run: 
     decision = decide_run(run, DecideOptions(costs=COSTS, bound=strict))
     assert "certified" not in {one.kind for one in decision.policies}
     assert {one.policy for one in decision.savings} == {"best threshold, cross-fitted"}
-    facts = decide_facts(decision)["threshold"]
+    facts = decision.to_json()["threshold"]
     assert (facts["threshold"], facts["n_left_for_people"]) == (None, int((~run.predicted).sum()))
     audit = audit_groups(run, GroupOptions(bound=strict, n_draws=99))
     assert audit.threshold is None

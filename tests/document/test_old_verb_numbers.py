@@ -26,6 +26,9 @@ LEFT: dict[tuple[str, str, str], str] = {
     ): "rounded: −12 points (−17 to −7)",
     ("certify", "answer where", r"0\.5\d?"): "thresholds have four decimals: 0.5000",
     ("verify", "^against", r"0\.0010"): "p < 0.001",
+    ("decide", "in-sample", r"[\d.]+"): "no threshold is priced on the rows that chose it",
+    ("decide", "≥ 0|^Least cost", r"0\.\d\d"): "thresholds have four decimals: 0.7400",
+    ("decide", "^Chow's rule", r"0\.9"): "three decimals: 0.900",
     ("plan", "^Exactly one", r"20\.0"): "written as given: 20 %",
     ("plan", "^Simulation", r"\d\d\.\d"): "shares of simulated studies are whole: 80 %",
     ("selective", "^80 patients", r"0\.7688"): "in a sentence it is 77 % of all records",
@@ -57,7 +60,7 @@ def missing_numbers(name: str) -> list[tuple[str, str]]:
     return found
 
 
-DONE = ("compare", "selective", "certify", "verify", "plan", "check")
+DONE = ("compare", "selective", "certify", "verify", "plan", "check", "decide", "audit")
 
 
 @pytest.mark.parametrize("name", [name for name in RESULTS if name.startswith(DONE)])

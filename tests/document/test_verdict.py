@@ -15,7 +15,9 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.classification import default_classification_metrics
 from krisis.metrics.scoring import score_all
 from krisis.pages.document import Verdict
-from krisis.pages.verdict import group_shares, verdict_of
+from krisis.pages.groups import ANSWERED, RIGHT, group_figures
+from krisis.pages.numbers import Estimate
+from krisis.pages.verdict import verdict_of
 from krisis.results.account import TaskFacts
 from krisis.results.base import scores_by_source
 from krisis.results.result import BenchmarkResult
@@ -272,10 +274,12 @@ def test_the_worst_group_comes_first_and_a_share_of_few_is_not_shown() -> None:
     result = BenchmarkResult(
         rows, {}, {}, "m", {"task_facts": TaskFacts("t", ANSWERS, groups={"site": "site"})}
     )
-    found = group_shares(result.rows.table)
-    assert [one.name for one in found] == ["site bad", "site good", "site silent"]
-    assert found[-1].right == "fewer than 20 answered"
-    assert (found[-1].n, found[-1].answered.value) == (40, 0.25)
+    found = group_figures(result.rows)
+    assert [one.name for one in found] == ["bad", "good", "silent"]
+    assert found[-1].figures[RIGHT] == "fewer than 20 patients"
+    answered = found[-1].figures[ANSWERED]
+    assert isinstance(answered, Estimate)
+    assert (found[-1].n, answered.value) == (40, 0.25)
 
 
 def test_repeats_of_a_case_are_one_case_by_the_answer_given_most() -> None:

@@ -16,10 +16,10 @@ from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.verdict import (
     _comparator,
-    _groups,
     _knew_when,
     _right,
     _trusted,
+    groups_line,
 )
 from krisis.results.account import TaskFacts
 from krisis.results.result import BenchmarkResult
@@ -87,7 +87,7 @@ class World:
             "correctness": _right(run.table, theirs).answer,
             "confidence": _trusted(run.table).answer,
             "groups": bool(
-                _groups(
+                groups_line(
                     run.table, ThresholdInForce(bound=RiskBound(), answered=run.predicted)
                 ).figures
             ),

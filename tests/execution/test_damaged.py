@@ -24,6 +24,8 @@ from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy, BootstrapOptions, SelectiveAccuracy
 from krisis.metrics.scoring import score_all
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result
 from krisis.runs.load import load_run
@@ -250,11 +252,10 @@ def scores_of(path: Path) -> dict[str, dict[str, object]]:
 
 
 def test_the_page_of_a_damaged_run_says_so(ended: tuple[Path, BenchmarkResult]) -> None:
-    reporting = pytest.importorskip("krisis.reporting.report")
     path, _ = ended
     edit_run(path, "UPDATE rows SET truth = 5 WHERE position = 3")
-    page = reporting.report_html(reporting.build_report(load_result(path)))
-    assert 'role="alert">DAMAGED: 1 damaged row left out' in page
+    page = page_of(run_document(load_result(path)))
+    assert '<p class="warning" role="status">DAMAGED: 1 damaged row left out' in page
 
 
 def test_doctor_finds_nothing_in_a_whole_run(ended: tuple[Path, BenchmarkResult]) -> None:

@@ -18,13 +18,14 @@ from krisis.backends.scripted import ScriptedBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, SecondUnit, Task
 from krisis.data.perturbation import Perturbation, Perturbed
 from krisis.decisions.stability import stability_of
-from krisis.decisions.stability_text import stability_lines
 from krisis.errors import InvalidValue, ProviderUnavailable, RunConflict, UserError
 from krisis.execution.batches import Case, plan_batches
 from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
+from krisis.pages.audit import stability_section
+from krisis.pages.document import Sentences
 from krisis.results.stops import Interrupted
 from krisis.runs.load import list_runs, load_run
 
@@ -148,7 +149,9 @@ def test_a_batch_is_asked_again_with_the_same_companions() -> None:
     places = stability_of(result).places
     assert places is not None
     assert "share a call" in places.reason
-    assert any("no trend test" in line for line in stability_lines(stability_of(result)))
+    parts = stability_section(stability_of(result)).parts
+    lines = [line for part in parts if isinstance(part, Sentences) for line in part.lines]
+    assert any("No trend test" in line for line in lines)
 
 
 @pytest.mark.parametrize("group", ["", "g"])

@@ -29,7 +29,8 @@ from krisis.execution.pacing.budget import Limits
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.metrics import Accuracy, DeferralAlignment
-from krisis.reporting.report import build_report, report_html
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.side_by_side import warned
 from krisis.results.stops import BudgetReached, Decided, Interrupted, StopRule
@@ -299,7 +300,7 @@ def test_every_report_says_how_the_run_ended_and_that_its_figures_lean(tmp_path:
     assert "INCOMPLETE" not in text
     scores = stopped.metric_scores
     without_charts = BenchmarkResult([], scores, stopped.suite_description, facts=stopped)
-    page = report_html(build_report(without_charts))
+    page = page_of(run_document(without_charts))
     assert "STOPPED AS ASKED" in page
     assert caution in page
     reread = BenchmarkResult.load(stopped.save(tmp_path / "new.json"))

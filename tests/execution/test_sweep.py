@@ -22,7 +22,7 @@ from tests.commands import krisis
 from tests.execution.test_accounts import most_in
 
 from krisis.execution.grid import plan_of
-from krisis.reporting import pages
+from krisis.pages import shell
 from krisis.runs.load import list_runs, load_run
 from krisis.runs.places import WriterLock
 
@@ -365,7 +365,7 @@ def test_without_the_extra_for_pages_the_cells_finish_and_one_sentence_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    pages.environment.cache_clear()  # another test may have made a page before
+    shell.environment.cache_clear()  # another test may have made a page before
     code, out, err = krisis("run", "ckd", *TWO_RULES, cwd=tmp_path)
     assert (code, out.count(": finished")) == (0, 2)
     assert err.count("writing HTML needs the extra 'report'") == 1

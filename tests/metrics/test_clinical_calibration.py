@@ -29,7 +29,6 @@ from krisis.metrics.clinical_calibration import (
     CorpDiscrimination,
     CorpMiscalibration,
     CorpUncertainty,
-    DebiasedCalibrationError,
     IntegratedCalibrationIndex,
     ObservedExpectedRatio,
 )
@@ -185,32 +184,6 @@ def test_observed_over_expected_counts_answered_rows_with_a_confidence() -> None
     assert score.details["n_expected"] == pytest.approx(4.0)
 
 
-def test_the_debiased_error_is_free_of_the_noise_of_its_bins() -> None:
-    """√ of (gap² − ȳ(1 − ȳ)/(n − 1)) per bin, as Kumar et al. give it; a lone row is left out."""
-    rows = told((0.9, 10, 6), (0.7, 5, 1), (0.2, 1, 1))
-    parts = [10 * (0.3**2 - 0.24 / 9), 5 * (0.5**2 - 0.16 / 4)]
-    score = DebiasedCalibrationError()(rows)
-    assert score.value == pytest.approx(math.sqrt(sum(parts) / 15))
-    assert score.n_evaluated == 15
-    calibrated = told((0.9, 10, 9), (0.7, 10, 7))
-    assert DebiasedCalibrationError()(calibrated).value == 0.0
-    alone = DebiasedCalibrationError()(told((0.9, 1, 1), (0.2, 1, 0)))
-    assert alone.details["reason"] == "every_bin_has_one_patient"
-
-
-def test_rows_of_one_patient_do_not_vouch_for_each_other() -> None:
-    """Two patients with three alike rows each: only the pairs across them count."""
-    rows = [
-        EvaluationResult(1, right, confidence=0.6, cluster_id=name)
-        for name, right in (("A", 1), ("B", 0))
-        for _ in range(3)
-    ]
-    assert DebiasedCalibrationError()(rows).value == 0.0  # 2 · 1.2 · (−1.8) / 18 is below 0
-    rows[3:] = [EvaluationResult(1, 1, confidence=0.7, cluster_id="B")] * 3
-    value = DebiasedCalibrationError(n_bins=1)(rows).value
-    assert value == pytest.approx(math.sqrt(2 * 1.2 * 0.9 / 18))
-
-
 @pytest.mark.parametrize(
     ("metric", "rows", "reason"),
     [
@@ -290,19 +263,17 @@ def test_a_wrong_parameter_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         CalibrationSlope(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="n_bins must be a whole number of 1 or more, not 0"):
-        DebiasedCalibrationError(n_bins=0)
 
 
 def test_a_bundle_is_one_word_and_takes_parameters() -> None:
     names = ["accuracy", "clinical_calibration", "clinical_calibration[of=positive]"]
     found = metrics_from_names(names)
-    assert len(found) == 21
+    assert len(found) == 19
     assert found[0].key == "accuracy"
-    assert [m.identifier for m in found[1:11]] == [
+    assert [m.identifier for m in found[1:10]] == [
         m.identifier for m in clinical_calibration_metrics()
     ]
-    assert all(m.identifier.endswith("[of=positive]") for m in found[11:])
+    assert all(m.identifier.endswith("[of=positive]") for m in found[10:])
     with pytest.raises(InvalidValue, match=r"the bundle .* cannot be made"):
         metrics_from_names(["clinical_calibration[n=1]"])
     with pytest.raises(UnknownName, match="did you mean 'clinical_calibration'"):
@@ -344,7 +315,7 @@ def test_no_error_seen_leaves_no_interval_without_width() -> None:
     rows = told((0.9, 30, 30), (0.8, 10, 10))
     scores = score_all(clinical_calibration_metrics(), rows, intervals=OPTIONS)
     defined = {score.key: score.interval for score in scores.values() if score.interval}
-    assert len(defined) == 8  # but for intercept and slope
+    assert len(defined) == 7  # but for intercept and slope
     for key, interval in defined.items():
         if key in POINTS:
             assert interval.reason == "reported_as_a_point"

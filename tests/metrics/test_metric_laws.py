@@ -22,7 +22,7 @@ METRICS: list[BaseMetric] = [registry.find("metrics", name)() for name in regist
 
 
 # Neighbours, quantiles between rows and bias corrections depend on how many rows there are.
-OF_HOW_MANY = {"integrated_calibration_index", "e50", "e90", "debiased_calibration_error"}
+OF_HOW_MANY = {"integrated_calibration_index", "e50", "e90"}
 
 
 def every_metric(law: Callable[..., None]) -> Callable[..., None]:

@@ -12,8 +12,8 @@ from krisis.decisions.working_point import Desk
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.curve_form import CurvePlan, curve_intervals
 from krisis.metrics.risk_band import risk_band
-from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
-from krisis.reporting.risk_curves import risk_figures
+from krisis.pages.charts.curves import Curve, risk_coverage
+from krisis.pages.style import Style
 from krisis.results.run_items import read_items
 from krisis.statistics.bootstrap import BootstrapOptions
 
@@ -23,9 +23,10 @@ def test_forty_right_answers_have_a_band_in_every_drawing() -> None:
     table = Rows([EvaluationResult(1, 1, confidence=0.5 + i / 80) for i in range(40)]).table
     most = 1 - 0.05 ** (1 / 40)
     assert risk_band(table)[-1].selective.high == pytest.approx(most)
-    drawn = named_curve("stated", table, "error", options=BootstrapOptions())
-    assert drawn.band == risk_band(table)
-    assert f"{most:.4f}"[:5] in str(risk_coverage_figure([drawn]).chart.to_dict())
+    drawn = Curve.of("stated", table, options=BootstrapOptions())
+    assert drawn.points[-1]["selective_high"] == pytest.approx(most)
+    figure = risk_coverage({"stated": drawn}, Style()).figure(Style())
+    assert f"{most:.4f}"[:5] in str(figure.chart.to_dict())
 
 
 def test_the_band_is_the_same_in_report_selective_and_viewer(tmp_path: Path) -> None:
@@ -33,10 +34,11 @@ def test_the_band_is_the_same_in_report_selective_and_viewer(tmp_path: Path) -> 
     run = read_items(path, None)
     band = risk_band(run.table)
     assert len(band) > 2
-    drawn = named_curve("stated", run.table, "error", options=BootstrapOptions())
-    assert drawn.band == band
+    drawn = Curve.of("stated", run.table, options=BootstrapOptions())
+    limits = [row["selective_high"] for row in drawn.points if row["selective_high"] is not None]
+    assert limits == [point.selective.high for point in band]
     assert Desk.of(run, ScoreOptions()).band == band
-    text = str(risk_figures(run.table)[0].chart.to_dict())
+    text = str(risk_coverage({"stated": drawn}, Style()).figure(Style()).chart.to_dict())
     assert all(str(point.selective.high) in text for point in band)
 
 

@@ -21,8 +21,7 @@ from krisis.data.phq8.items import ITEM_KEYS
 from krisis.errors import InvalidFile
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.explanations import explained, reason_words
-from krisis.reporting.metric_lines import metric_lines
+from krisis.metrics.explanations import explained
 from krisis.reporting.sheet import AUTHOR, DISCLAIMER, NOT_IN_RUN, Sheet, build_sheet, entries
 from krisis.reporting.sheet_flow import Box, flow, flow_text, mermaid
 from krisis.reporting.sheet_markdown import escaped, sheet_markdown
@@ -475,8 +474,6 @@ def test_why_a_figure_has_no_interval_is_said(demo: Path, tmp_path: Path) -> Non
     assert [s["name"] for s in sheet.scores if s["no_interval"]] == ["E50"]
     for words in (f"none: {reason}", f"(no interval: {explained(reason)})"):
         assert sheet_markdown(sheet).count(escaped(words)) == 1
-    line = metric_lines(load_result(saved).metric_scores, [])[0]
-    assert (line.interval, line.method) == ("none", reason_words(reason))
 
 
 def test_a_run_is_repeated_from_where_it_is(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

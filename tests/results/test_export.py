@@ -114,7 +114,7 @@ def test_the_table_comes_back_as_the_same_rows(
 ) -> None:
     monkeypatch.setattr("krisis.results.export._LINES_AT_ONCE", 4)
     path = tmp_path / f"rows.{kind}"
-    done = krisis("export", saved, "--to", kind, "-o", path)
+    done = krisis("export", saved, "--to", kind, "-o", path, "--with-ids")
     assert done.exit_code == 0, done.exception
     assert "wrote 6 rows" in done.output
     options = {**BACK, "error": "failure_class"} if kind == "csv" else BACK
@@ -130,7 +130,7 @@ def test_the_table_comes_back_as_the_same_rows(
 
 def test_an_inspect_log_comes_back_as_the_same_rows(saved: Path, tmp_path: Path) -> None:
     path = tmp_path / "log.json"
-    assert krisis("export", saved, "--to", "inspect", "-o", path).exit_code == 0
+    assert krisis("export", saved, "--to", "inspect", "-o", path, "--with-ids").exit_code == 0
     options = ImportOptions(confidence="score:krisis.confidence", patient="cluster_id")
     back = read_file(path, "inspect", options).taken.rows
     given = sorted(ROWS, key=lambda row: row.metadata.get("sample_index", 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from html.parser import HTMLParser
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -164,7 +165,7 @@ def test_a_notebook_shows_no_figure_of_a_run_that_answered_nothing() -> None:
     document = a_result(rows=failed).document()
     assert "nothing to score" in document.lead[-1]
     assert document.verdict is None
-    assert [one.key for one in document.sections] == ["failures", "how"]
+    assert [one.key for one in document.sections] == ["failures", "how", "inputs"]
 
 
 def test_baselines_sources_and_damage_are_shown() -> None:
@@ -207,7 +208,9 @@ def test_scores_show_reasons_levels_and_methods() -> None:
 
 
 ALLOWED = {"p", "strong", "table", "caption", "thead", "tbody", "tr", "th", "td"}
-OF_A_DOCUMENT = {"h1", "h2", "section", "details", "summary", "div", "dl", "dt", "dd"}
+OF_A_DOCUMENT = {"h1", "h2", "h3", "section", "details", "summary", "div", "dl", "dt", "dd", "pre"}
+OF_BARS = {"svg", "rect", "ul", "li", "span"}
+OF_CHARTS = {"figure", "figcaption", "g", "path", "line", "text", "circle", "clippath", "defs"}
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
@@ -217,13 +220,24 @@ def test_nothing_that_a_file_brought_is_markup(name: str, words: str) -> None:
     result = a_result(hostile + name, suite=hostile, rows=rows)
     result.metric_scores["own"] = MetricScore(hostile, math.nan, details={"reason": hostile})
     result.baselines = {hostile: result.metric_scores}
-    page = result._repr_html_()
+    with mock.patch("krisis.pages.run._charts", return_value=[]):
+        page = result._repr_html_()
     found = Read(page)
-    assert set(found.elements) <= ALLOWED | OF_A_DOCUMENT
-    assert found.attributes <= {"class", "title", "aria-label", "tabindex", "role"}
+    assert set(found.elements) <= ALLOWED | OF_A_DOCUMENT | OF_BARS
+    assert not found.attributes & {"href", "src", "style", "onerror", "onload"}
     assert not found.open
     assert "\u202e" not in page
     assert "\u202e" not in repr(result)
+
+
+def test_nothing_that_a_file_brought_is_markup_in_a_chart() -> None:
+    hostile = "<script>alert(1)</script>\"><img src=x onerror='a()'>\u202e"
+    page = a_result(hostile, suite=hostile)._repr_html_()
+    found = Read(page)
+    assert "figure" in found.elements
+    assert set(found.elements) <= ALLOWED | OF_A_DOCUMENT | OF_BARS | OF_CHARTS
+    assert not found.attributes & {"href", "src", "style", "onerror", "onload"}
+    assert "\u202e" not in page
 
 
 def test_a_comparison_shows_its_basis_differences_and_verdicts(compared: Comparison) -> None:

@@ -21,7 +21,8 @@ from krisis.metrics import (
 )
 from krisis.metrics.scoring import metric_from_name
 from krisis.pages.numbers import Estimate
-from krisis.reporting.report import build_report, report_html
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 from krisis.results.account import EXECUTION_FIELDS, TaskFacts
 from krisis.results.report import (
     format_json_report,
@@ -127,7 +128,7 @@ def test_the_disease_is_named_and_shown_with_both_denominators() -> None:
 def test_sensitivity_never_stands_alone() -> None:
     made = with_task()
     for result in (made, result_of([ANSWERED])):
-        for text in (said(result.document()), report_html(build_report(result))):
+        for text in (said(result.document()), page_of(run_document(result))):
             places = re.finditer("sensitivity|specificity", text, flags=re.IGNORECASE)
             around = [text[max(0, found.start() - 90) : found.end() + 14] for found in places]
             assert around or result is not made
@@ -162,7 +163,7 @@ def test_deferral_is_shown_by_kind_by_prior_and_by_reason_with_the_risk_in_force
     assert (cells["due"], cells["deferred"]) == (counts["n_due"], counts["n_deferred"])
     sentence = "A case should be deferred if the best answer is wrong with a probability of 0.2"
     assert sentence in said(document)
-    page = report_html(build_report(result))
+    page = page_of(run_document(result))
     for words in (sentence, "due by a rule", "Reasons for deferral", "Truth against answer"):
         assert words in page
 
@@ -189,7 +190,7 @@ def test_rules_are_shown_as_a_checklist_apart_from_what_was_due() -> None:
     }
     said = "Rules are a checklist, not the truth: 1 of 2 deferrals follow a rule."
     assert any(line.startswith(said) for line in lines)
-    page = report_html(build_report(result))
+    page = page_of(run_document(result))
     assert "Rules, a checklist" in page
     assert said in page
     without = format_report(result_of([EvaluationResult(1, 1, metadata=safe | plain)]))
@@ -222,12 +223,12 @@ def test_what_a_suite_says_of_its_patients_stands_in_every_report() -> None:
     result.suite_description["account"] = account
     assert facts(result.document())["data"] == account
     assert result.document().title == "toy / detection · rule"
-    assert f"<dt>account</dt><dd>{account}</dd>" in report_html(build_report(result))
+    assert f"<dt>account</dt><dd>{account}</dd>" in page_of(run_document(result))
 
 
 def test_no_headline_puts_real_and_synthetic_patients_together() -> None:
     result = with_task(synthetic=lambda i: bool(i % 3))
-    document, page = result.document(), report_html(build_report(result))
+    document, page = result.document(), page_of(run_document(result))
     together = result.metric_scores["accuracy"].value
     assert document.verdict is not None
     assert document.verdict.about == "real patients"

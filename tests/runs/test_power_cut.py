@@ -259,6 +259,14 @@ def test_the_log_holds_syncs_in_the_order_that_a_commit_needs(tmp_path: Path) ->
         assert ("sync", "a.krisis-wal") in kinds[last:place]
 
 
+def test_a_journal_that_goes_is_gone(tmp_path: Path) -> None:
+    """One that came back after a cut would be played over a newer file."""
+    log = logged_run(tmp_path / "run", BATCH)
+    gone = [entry for entry in log.entries if entry[0] == "delete" and "journal" in entry[1]]
+    assert len(gone) == 3  # of the new file, of going over to the log, and of going back
+    assert all(with_folder for _, _, with_folder in gone)
+
+
 def test_a_cut_at_some_moments(tmp_path: Path) -> None:
     log = logged_run(tmp_path / "run", BATCH)
     assert check(log, tmp_path, ("nothing", "torn"), step=25) > 10

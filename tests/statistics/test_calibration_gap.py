@@ -21,8 +21,6 @@ from krisis.statistics.calibrated_bins import (
 )
 from krisis.statistics.calibration_gap import (
     calibration_gap_interval,
-    mean_gap,
-    root_mean_square_gap,
 )
 from krisis.statistics.shares import share_interval
 
@@ -107,12 +105,6 @@ def test_rows_of_one_patient_count_for_fewer():
         for one in (calibration_gap_interval(d).interval for d in (together, apart))
     ]
     assert widths[0] > 1.3 * widths[1]
-
-
-def test_the_root_mean_square_weighs_large_gaps_more():
-    share, gap = np.array([0.5, 0.5]), np.array([[0.3], [-0.1]])
-    assert mean_gap(share, gap).tolist() == pytest.approx([0.2])
-    assert root_mean_square_gap(share, gap).tolist() == pytest.approx([math.sqrt(0.05)])
 
 
 def test_no_gap_and_no_error_is_no_certainty():

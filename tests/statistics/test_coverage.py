@@ -39,7 +39,7 @@ def test_every_interval_covers_exists_and_holds_its_value(world):
     ("world", "of"), list(clinical_coverage.worlds()), ids=lambda one: str(one)[:40]
 )
 def test_the_intervals_of_clinical_calibration_exist_and_cover(world, of):
-    metrics = clinical_coverage.chosen(of, "worked-out")
+    metrics = clinical_coverage.chosen(of)
     method = partial(clinical_coverage.by_product, metrics)
     known = clinical_coverage.truth_of(world, metrics)
     found = cells(world, method, n_runs=200, known=known)

@@ -16,7 +16,8 @@ from tests.viewer.conftest import (
     payload_run,
 )
 
-from krisis.reporting.report import build_report, report_html
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 
 pytestmark = pytest.mark.browser
 
@@ -156,12 +157,16 @@ def test_one_click_and_one_number_give_the_threshold(watched: Watched, site: Sit
     page = watched.page
     page.goto(f"{site.address}/runs/run-a")
     page.click("text=Decide")
-    page.fill("#ask-wrong input[name=wrong]", "20")
-    facts = site.get("/runs/run-a/decide.json?wrong=20").json
+    page.fill("#ask-wrong input[name=wrong]", "45")
+    facts = site.get("/runs/run-a/decide.json?wrong=45&max_not_evaluated=0.1").json
+    page.wait_for_url("**?wrong=45")
+    page.click("summary:has-text('Score, delta and costs')")
+    page.fill("input[name=max_not_evaluated]", "0.1")
     eventually(page.locator("#threshold")).to_have_text(facts["point"]["threshold_shown"])
-    eventually(page.locator(".command pre").first).to_have_text(facts["commands"]["certify"])
-    assert page.url.endswith("?wrong=20")
-    assert page.input_value("#ask-wrong input[name=wrong]") == "20"  # what is typed stays
+    command = page.locator(".command pre", has_text="krisis certify")
+    eventually(command).to_have_text(facts["commands"]["certify"])
+    assert "?wrong=45&" in page.url
+    assert page.input_value("#ask-wrong input[name=wrong]") == "45"  # what is typed stays
     page.fill("#ask-wrong input[name=wrong]", "200")
     eventually(page.locator("#decision .warning")).to_contain_text("from 0 to 100")
     watched.problems.clear()  # the console names the refused address
@@ -170,6 +175,7 @@ def test_one_click_and_one_number_give_the_threshold(watched: Watched, site: Sit
 def test_slider_and_curve_share_one_axis(watched: Watched, site: Site) -> None:
     page = watched.page
     page.goto(f"{site.address}/runs/run-a/decide")
+    page.click("summary:has-text('Explore')")
     page.focus("#slider")
     for _ in range(3):
         page.keyboard.press("PageDown")
@@ -179,7 +185,7 @@ def test_slider_and_curve_share_one_axis(watched: Watched, site: Site) -> None:
     eventually(page.locator("#curve .target")).to_have_attribute("x1", str(round(6 * wanted, 2)))
     point = site.get(f"/runs/run-a/decide.json?answer={wanted}").json["point"]
     assert point["coverage"] >= wanted / 100
-    eventually(page.locator(".readout dd").nth(1)).to_contain_text(f"{point['n_kept']}")
+    eventually(page.locator("#explored .readout dd").nth(1)).to_contain_text(f"{point['n_kept']}")
     line = page.locator("#curve .target").bounding_box()
     track = page.locator("#slider").bounding_box()
     thumb = track["x"] + 8 + (track["width"] - 16) * wanted / 100  # the thumb is 16 pixels wide
@@ -192,9 +198,11 @@ def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, si
     page.check("input[value=run-a]")
     page.check("input[value=run-b]")
     page.click("text=Compare the chosen runs")
-    eventually(page.locator("h2", has_text="minus")).to_have_count(1)
-    page.locator("details details[open] tbody a").first.click()
-    page.wait_for_url("**/cases/**")
+    eventually(page.locator("h1")).to_contain_text("compared with")
+    page.locator("table a").first.click()
+    page.wait_for_url("**/compare/cases?run=**")
+    page.locator("#results tbody a").first.click()
+    page.wait_for_url("**/compare/cases/**")
 
 
 @pytest.mark.slow
@@ -203,13 +211,13 @@ def test_a_bar_and_a_cell_of_a_chart_are_clicked_through_to_their_cases(
 ) -> None:
     page = watched.page
     page.goto(f"{site.address}/runs/run-a")
-    page.locator("#figure-deferral_confusion a").first.click()
-    page.wait_for_url("**/cases?cell=defer_when_needed")
+    page.locator("#figure-groups .chart a").first.click(force=True)
+    page.wait_for_url("**/cases?outcome=answered&group=*")
     n_found = page.locator("#n-found").inner_text()
     page.go_back()
-    cell = page.locator("#figure-deferral_confusion td a", has_text=n_found)
+    cell = page.locator("#figure-groups td a", has_text=n_found)
     assert cell.count() > 0
-    page.locator("#figure-selective_risk .chart a").nth(3).click(force=True)
+    page.locator("#figure-risk_coverage .chart a").nth(3).click(force=True)
     page.wait_for_url("**/cases?outcome=answered&confidence_min=*")
     page.goto(f"{site.address}/runs/run-a")
     reached = page.evaluate("[...document.querySelectorAll('.chart a')].map((a) => a.tabIndex)")
@@ -267,7 +275,7 @@ def test_a_reply_is_shown_to_the_last_character(watched: Watched, site: Site) ->
 @pytest.mark.slow
 def test_the_report_reads_from_disk_in_every_light(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report_html(build_report(result_of(invented_rows()))), encoding="utf-8")
+    path.write_text(page_of(run_document(result_of(invented_rows()))), encoding="utf-8")
     page = watched.page
     page.goto(path.as_uri())
     watched.picture("report-light")
@@ -287,7 +295,7 @@ def test_the_report_reads_from_disk_in_every_light(watched: Watched, tmp_path: P
 @pytest.mark.slow
 def test_the_report_is_read_with_the_keyboard_alone(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report_html(build_report(result_of(invented_rows(60)))), encoding="utf-8")
+    path.write_text(page_of(run_document(result_of(invented_rows(60)))), encoding="utf-8")
     page = watched.page
     page.goto(path.as_uri())
     page.keyboard.press("Tab")
@@ -302,7 +310,7 @@ def test_the_report_is_read_with_the_keyboard_alone(watched: Watched, tmp_path: 
 @pytest.mark.slow
 def test_a_hostile_run_makes_a_harmless_report(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report_html(build_report(payload_run())), encoding="utf-8")
+    path.write_text(page_of(run_document(payload_run())), encoding="utf-8")
     page = watched.page
     page.goto(path.as_uri())
     assert page.evaluate("window.harmed") is None

@@ -111,24 +111,23 @@ def test_every_mark_of_a_chart_leads_to_the_cases_it_was_drawn_from(
         marks[name] = [len(run.select(parse_filter(dict(parse_qsl(query))))) for query in found]
         assert chart.count("<a ") == len(found)
         assert not re.search(r"mark-\d|xlink", chart)
-    drawn = {figure.name: figure.table for figure in run.report.figures}
+    drawn = {chart.key: chart.draw().table for chart in run.document.charts()}
     bins = [line["n"] for line in drawn["reliability"]]
     assert marks["reliability"] == bins * 3  # boxes, points and bars
     strips = [line["n"] for line in drawn["confidence_histogram"]]
     assert marks["confidence_histogram"] == strips
-    cells = [line["n"] for line in drawn["deferral_confusion"]]
-    assert marks["deferral_confusion"] == [n for n in cells if n]
-    kept = {round(line["coverage"] * run.table.n_scored) for line in drawn["selective_risk"]}
-    assert set(marks["selective_risk"]) == kept
-    shares = sorted(line["n"] for line in drawn["breakdown_stage"] if line["n"])
-    assert sorted(marks["breakdown_stage"]) == shares
+    assert marks["deferral"] == [line["n"] for line in drawn["deferral"]]
+    kept = {round(line["coverage"] * run.table.n_scored) for line in drawn["risk_coverage"]}
+    assert set(marks["risk_coverage"]) == kept
+    shares = sorted(line["n"] for line in drawn["groups"] if line["n"])
+    assert sorted(marks["groups"]) == shares
 
 
 def test_the_rows_of_a_metric_lead_to_them(report: str, folder: Path) -> None:
     run = Catalogue(folder).load("run-a")
     scores = {score.name: score for score in run.result.metric_scores.values()}
     for name, query in (("Accuracy", "outcome=scored"), ("Brier Score", "outcome=answered")):
-        line = re.search(rf'<th scope="row">{name}\W.*?</tr>', report, re.DOTALL)
+        line = re.search(rf'<th scope="row">{name}</th>.*?</tr>', report, re.DOTALL)
         assert line is not None
         assert f'/runs/run-a/cases?{query}">{scores[name].n_evaluated}</a>' in line[0]
         assert len(run.select(parse_filter(dict(parse_qsl(query))))) == scores[name].n_evaluated
@@ -140,7 +139,7 @@ def test_the_rows_of_a_metric_lead_to_them(report: str, folder: Path) -> None:
 def test_points_of_a_curve_lead_to_the_answers_kept_and_to_their_errors(
     report: str, site: Site, folder: Path
 ) -> None:
-    point = site.get("/runs/run-a.json").json["charts"]["selective_risk"][-3]
+    point = site.get("/runs/run-a.json").json["charts"]["risk_coverage"][-3]
     threshold = point["threshold"]
     run = Catalogue(folder).load("run-a")
     kept = RowFilter(outcome="answered", confidence_min=threshold)

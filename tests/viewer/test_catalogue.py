@@ -28,7 +28,7 @@ from tests.invented_runs import (
 )
 from tests.viewer.conftest import Site
 
-from krisis.reporting import report
+from krisis.pages import run as run_pages
 from krisis.results import loading
 from krisis.results.loading import load_result
 from krisis.runs.schema import SIDE_FILES
@@ -201,8 +201,7 @@ def test_every_page_of_an_odd_folder_answers_and_says_what_is_wrong(
 ) -> None:
     if not drawn:
         monkeypatch.setattr(loading, "BootstrapOptions", few_resamples)
-        monkeypatch.setattr(report, "chart_sections", lambda result: [])
-        monkeypatch.setattr(report, "metric_tables", lambda result, baselines: [])
+        monkeypatch.setattr(run_pages, "_charts", lambda *given, **named: [])
     site = serve(odd_folder)
     listed = {run["name"]: run for run in site.get("/index.json").json["runs"]}
     assert len(listed) == len(ODD) + 3

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +21,7 @@ from krisis.errors import InvalidValue
 from krisis.json_values import dumps
 from krisis.metrics.base import Rows
 from krisis.metrics.partition import verdict
-from krisis.reporting.paired_confidence import in_bin
+from krisis.pages.charts.paired_confidence import in_bin
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_results
 from krisis.viewer.catalogue import Catalogue
@@ -134,6 +136,18 @@ def test_the_group_in_which_they_differ_is_named_first_and_leads_to_its_cases(si
     ]
     assert [case["position"] for case in found["cases"]] == rows
     assert found["n_found"] == len(rows) > 10
+
+
+def test_every_count_of_the_outcomes_leads_to_as_many_cases(site: Site) -> None:
+    text = site.get(f"/compare?{PAIR}").text
+    links = re.findall(r'<a href="(/compare/cases\?[^"]*(?:left|right)=[^"]*)">([\d,]+)</a>', text)
+    for address, n in links:
+        place = html.unescape(address).replace("/cases?", "/cases.json?")
+        assert site.get(place).json["n_found"] == int(n.replace(",", "")), address
+    outcomes = [(verdict(a), verdict(b)) for a, b in zip(LEFT, RIGHT, strict=True)]
+    n_both_right = sum(one == ("right", "right") for one in outcomes)
+    assert any(n == str(n_both_right) and "left=right&amp;right=right" in a for a, n in links)
+    assert len(links) > 9
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,9 @@ from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Table
-from krisis.reporting.wording import percent_beside, threshold_beside
+from krisis.pages.certify import promise
+from krisis.pages.numbers import Estimate, share, threshold
+from krisis.pages.wording import percent_beside, threshold_beside
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.run_items import read_items
 
@@ -238,7 +240,6 @@ def test_every_count_leads_to_its_cases(site: Site) -> None:
         ("all-failed", "none of the 9 rows was answered"),
         ("silent", "the model abstained on all 9 rows"),
         ("one-level", "All answers state one confidence"),
-        ("two-patients", "too few to say"),
     ],
 )
 @pytest.mark.parametrize("query", ["wrong=30", "answer=10"])
@@ -246,6 +247,35 @@ def test_a_run_without_a_choice_says_so(site: Site, run: str, words: str, query:
     page = site.get(f"/runs/{run}/decide?{query}")
     assert page.status == 200
     assert words in page.text
+
+
+def test_without_a_certified_threshold_the_lowest_risk_is_said_and_nothing_else(site: Site) -> None:
+    page = site.get("/runs/two-patients/decide?wrong=30").text
+    assert "No threshold is certified at a risk of 30 %" in page
+    assert "Left for people" not in page
+    assert "In every group" not in page
+    assert "What it costs" not in page
+    found = facts(site, "double", "wrong=1")
+    assert found["certified"]["threshold"] is None
+    lowest = share(Estimate(found["certified"]["lowest_risk"], bound=0.01))
+    answers = f"{found['certified']['n_lowest']:,} most confident answers"
+    assert f"lowest risk {lowest} in its {answers}" in site.get("/runs/double/decide?wrong=1").text
+
+
+def test_the_certified_threshold_is_the_headline_with_what_is_left_for_people(site: Site) -> None:
+    found = facts(site, "double", "wrong=30")
+    page = site.get("/runs/double/decide?wrong=30").text
+    box, _, rest = page.partition('class="verdict"')[2].partition("</section>")
+    assert f"from a confidence of {threshold(found['certified']['threshold'])}" in box
+    left = found["certified"]["n_left_for_people"]
+    assert f"{left:,} of {found['n_scored']:,} cases" in box
+    assert "Groups to watch" in box
+    query = rest.split("/cases.csv?")[1].split('"')[0]
+    lines = site.get(f"/runs/double/cases.csv?{query}").text.count("\n") - 1
+    assert lines == left == found["n_scored"] - found["point"]["n_kept"]
+    # A coverage that is asked for is explored; what is certified stays the headline.
+    explored = site.get("/runs/double/decide?answer=40").text
+    assert explored.index("Usable at a risk of 5 %") < explored.index("Explore other thresholds")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +297,7 @@ def test_the_folder_shows_its_certificates_and_follows_no_link(
     site = serve(tmp_path / "runs")
     found = facts(site, "r")["found_in_the_folder"]
     assert [one["file"] for one in found] == ["r.certificate.json", "r.edited.json"]
-    assert found[0]["sentences"][0] == certificate.promise  # it is of these rows
+    assert found[0]["sentences"][0] == promise(certificate)  # it is of these rows
     assert "was changed after it was written" in found[1]["problem"]
     (tmp_path / "outside.json").write_text(text, encoding="utf-8")
     (run.parent / "r.linked.json").symlink_to(tmp_path / "outside.json")
@@ -290,7 +320,7 @@ def test_a_certificate_of_other_rows_is_said_to_be_so(
     site = serve(tmp_path / "runs")
     sentences = facts(site, "r")["found_in_the_folder"][0]["sentences"]
     assert "of other rows than those of this run" in sentences[0]
-    assert sentences[1] == certificate.promise
+    assert sentences[1] == promise(certificate)
     assert "of other rows" in site.get("/runs/r/decide").text
 
 

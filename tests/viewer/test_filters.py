@@ -21,7 +21,7 @@ from tests.invented_runs import (
 
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import deferral_cell, verdict
-from krisis.reporting.breakdown import group_headings, group_label
+from krisis.results.group_labels import group_headings, group_label
 from krisis.runs.load import load_run
 from krisis.runs.read import open_run, state_of
 from krisis.viewer.catalogue import Catalogue, ViewedRun

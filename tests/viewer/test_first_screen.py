@@ -9,7 +9,8 @@ import pytest
 from tests.fixture_reports import FIXTURES
 from tests.viewer.conftest import Site, Watched
 
-from krisis.reporting.report import build_report, report_html
+from krisis.pages.run import run_document
+from krisis.pages.shell import page as page_of
 
 pytestmark = pytest.mark.browser
 
@@ -29,7 +30,7 @@ def test_the_verdict_is_on_the_first_screen_of_a_report(
     watched: Watched, tmp_path: Path, width: int, height: int, scheme: str
 ) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report_html(build_report(FIXTURES["with_kinds"]())), encoding="utf-8")
+    path.write_text(page_of(run_document(FIXTURES["with_kinds"]())), encoding="utf-8")
     page = watched.page
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": height})

@@ -217,15 +217,16 @@ def test_the_audit_counts_disputed_labels_and_shows_the_headline_without_them(
     right = [row for row in result.rows if row.outcome == "answered"]
     for record_id in wrong[:3]:
         add_review(run, record_id=record_id, asking=1, mark="label_wrong")
-    found = krisis.audit(run).reviewed
+    audit = krisis.audit(run)
+    found = audit.reviewed
     assert found is not None
     assert found.n_disputed == 3
     whole, without = found.figures["Selective Accuracy (answered only)"]
     assert whole.value == pytest.approx(1 - len(wrong) / len(right))
     assert without.value == pytest.approx(1 - (len(wrong) - 3) / (len(right) - 3))
     assert (whole.n, without.n) == (len(right), len(right) - 3)
-    text = "\n".join(found.lines())
-    assert "the label of 3 is disputed" in text
+    text = said(audit.document())
+    assert "The label of 3 is disputed" in text
     assert "without disputed labels" in text
     assert set(found.to_json()["figures"]) == set(found.figures)
 

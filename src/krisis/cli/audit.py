@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from krisis.cli.certify import Calibration, Confidence, LossName, Mode
-from krisis.cli.formats import AsJson
+from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.cli.streams import echo_json, echo_lines
 from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
-from krisis.json_values import dumps
 from krisis.verbs import deciding as verbs
 
 app = new_app()
@@ -70,9 +68,11 @@ def audit(
     against: Against = [],  # noqa: B006 - never changed
     mode: Mode = None,
     seed: Seed = 42,
+    output_format: Format = "",
     as_json: AsJson = False,
 ) -> None:
     """Check performance by subgroup, and whether answers are stable and labels agree."""
+    chosen = chosen_format(output_format, as_json)
     found = verbs.audit(
         run,
         by=by.split(","),
@@ -89,7 +89,4 @@ def audit(
         mode=mode,
         seed=seed,
     )
-    if as_json:
-        echo_json(dumps(found.to_json()))
-    else:
-        echo_lines(found.lines())
+    give(found, found.to_json, chosen)

@@ -9,17 +9,13 @@ from typing import Annotated
 import typer
 
 from krisis.cli.certify import Calibration, Confidence, MaxNotEvaluated, Mode
-from krisis.cli.formats import AsJson
+from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.cli.streams import echo_json
 from krisis.decisions.costs import cost_file_text
-from krisis.decisions.decide_text import decide_facts, decide_lines
-from krisis.decisions.decision_curve import DecisionCurve, curve_facts, curve_lines
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
-from krisis.decisions.reader import ReaderDecision, reader_facts, reader_lines
 from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.errors import InvalidValue
-from krisis.json_values import JsonObject, dumps, write_text
+from krisis.json_values import write_text
 from krisis.results.run_items import read_items
 from krisis.verbs import costing as verbs
 
@@ -111,9 +107,11 @@ def decide(
     max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     mode: Mode = None,
     seed: Seed = 42,
+    output_format: Format = "",
     as_json: AsJson = False,
 ) -> None:
     """Estimate what answering and deferring cost, and from which confidence on to answer."""
+    chosen = chosen_format(output_format, as_json)
     if write_cost is not None:
         _draft(run, mode, write_cost, cost)
         return
@@ -145,22 +143,7 @@ def decide(
         )
     for one in noticed:
         typer.echo(f"krisis: {one.message}", err=True)
-    if as_json:
-        echo_json(dumps(_facts(found)))
-    else:
-        typer.echo("\n".join(_lines(found)))
-
-
-def _facts(found: verbs.AnyDecision) -> JsonObject:
-    if isinstance(found, ReaderDecision):
-        return reader_facts(found)
-    return curve_facts(found) if isinstance(found, DecisionCurve) else decide_facts(found)
-
-
-def _lines(found: verbs.AnyDecision) -> list[str]:
-    if isinstance(found, ReaderDecision):
-        return reader_lines(found)
-    return curve_lines(found) if isinstance(found, DecisionCurve) else decide_lines(found)
+    give(found, found.to_json, chosen)
 
 
 def _draft(run: Path, mode: str | None, path: Path, cost: Path | None) -> None:

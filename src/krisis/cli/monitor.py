@@ -11,7 +11,7 @@ from krisis.cli.certify import Calibration, Mode, Time
 from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.json_values import write_text
-from krisis.reporting.pages import document_page
+from krisis.pages.shell import page
 from krisis.verbs import deciding as verbs
 
 app = new_app()
@@ -45,7 +45,7 @@ def monitor(
     found = verbs.monitor(certificate, new, calibration=calibration, time=time, mode=mode)
     give(found, found.to_json, chosen, output=output, verbose=verbose)
     if html is not None:
-        write_text(html, document_page(found.document(), eyebrow="krisis monitor"))
+        write_text(html, page(found.document()))
         typer.echo(f"wrote {html}", err=True)
     if found.state == "broken":
         raise typer.Exit(1)

@@ -17,7 +17,7 @@ from krisis.confidence.evaluation import DEFAULT_GRID
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.metrics.items import RunItems
-from krisis.reporting.selective_plot import check_plot, draw_evaluation
+from krisis.pages.charts.selective import check_plot, draw_evaluation
 from krisis.verbs import deciding as verbs
 
 app = new_app()

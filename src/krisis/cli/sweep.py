@@ -18,8 +18,8 @@ from krisis.execution.assembly import checked_batches, estimate_of, third_party_
 from krisis.execution.config import RunConfig, config_text
 from krisis.execution.grid import Plan, SweepFolder, plan_of, read_plan
 from krisis.json_values import JsonObject, JsonValue, write_text
+from krisis.pages.shell import page
 from krisis.pages.sweep import SweepResult, TaskRuns
-from krisis.reporting.pages import document_page
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import compare_runs
 from krisis.runs.places import WriterLock
@@ -141,7 +141,7 @@ def _show(ends: list[CellEnd], folder: SweepFolder) -> None:
     document = found.document()
     print_document(document)
     try:
-        write_text(folder.page, document_page(document), overwrite=True)
+        write_text(folder.page, page(document), overwrite=True)
         typer.echo(f"\nPage:    {folder.page}")
     except UserError as error:  # the cells are done, with or without a page
         announce(str(error))

@@ -20,7 +20,6 @@ from krisis.statistics.shares import share_interval
 
 TRUTH = "truth"
 _N_RESAMPLES = 1000
-_MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +35,6 @@ class LabelAgreement:
     n_rows: int
     n_labels: int
     risks: Mapping[str, Mapping[str, float]]
-
-    def __str__(self) -> str:
-        return "\n".join(agreement_lines(self))
 
     def to_json(self) -> JsonObject:
         """Return plain facts."""
@@ -120,23 +116,6 @@ def _risk_against(run: RunItems, labels: Sequence[Label | None]) -> dict[str, fl
     interval = share_interval(table.patients.sums(wrong), table.patients.sums(given))
     risk = int(wrong.sum()) / n
     return {"risk": risk, "low": interval.low, "high": interval.high, "n_rows": n}
-
-
-def agreement_lines(found: LabelAgreement) -> list[str]:
-    """Return the agreement in words."""
-    kind = "ordinal" if found.ordered else "nominal"
-    names = ", ".join(found.columns)
-    shown = f"{found.alpha:.3f} ({found.low:.3f} to {found.high:.3f})"
-    if math.isnan(found.alpha):
-        shown = f"undefined, {found.reason}"
-    elif math.isnan(found.low):
-        shown = f"{found.alpha:.3f} (no interval: {found.reason.replace('_', ' ')})"
-    counts = f"{found.n_labels} labels of {found.n_rows} rows with two or more"
-    lines = [f"Agreement of {names}: Krippendorff's α ({kind}) {shown}; {counts}"]
-    for column, risk in found.risks.items():
-        value = "{risk:.4f} ({low:.4f} to {high:.4f}), {n_rows} answered rows".format(**risk)
-        lines.append(f"  risk against {column}: {value if risk['n_rows'] else 'no answered row'}")
-    return lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,21 +214,3 @@ def _refuse_other_truth(left: RunItems, here: IntArray, right: RunItems, there: 
                 f"record {left.table.rows[i].record_id!r} has different right answers "
                 f"({truths[0]!r} and {truths[1]!r}); the runs were made on different data"
             )
-
-
-def disputed_lines(found: DisputedLabels) -> list[str]:
-    """Return the disputed labels in words."""
-    if found.reason:
-        return [f"Disputed labels cannot be listed: {found.reason}"]
-    lines = [
-        (
-            f"Disputed labels: {len(found.rows)} of {found.n_confident} rows in the more "
-            "confident half of every run have the same answer of all runs against the label"
-        )
-    ]
-    lines += [
-        f"  {row.record_id}: label {row.label}, answer {row.answer}"
-        for row in found.rows[:_MOST_SHOWN]
-    ]
-    left = len(found.rows) - _MOST_SHOWN
-    return lines + ([f"  and {left} more (--json lists all)"] if left > 0 else [])

@@ -11,7 +11,6 @@ import numpy as np
 from krisis import __version__
 from krisis.confidence.patient_keys import PatientKeys
 from krisis.decisions.certificate import Certificate, Identity, TestedThreshold, Threshold
-from krisis.decisions.plan import Patients, certificate_size
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
@@ -30,11 +29,12 @@ from krisis.decisions.sample import (
     find_threshold,
     ratio_interval,
 )
-from krisis.decisions.simulated_studies import intraclass_correlation
-from krisis.decisions.threshold_search import divided
+from krisis.decisions.simulated_studies import Patients, intraclass_correlation
+from krisis.decisions.threshold_search import FIRST_SHARE, divided
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
 from krisis.statistics.risk_tests import fewest_rows
+from krisis.statistics.sample_size import assured_rows
 
 _PLANNED_POWER = 0.8
 
@@ -186,48 +186,40 @@ def _why_none(
     words, seen = why_none(found, options.risk, level, options.method)
     if math.isnan(seen):
         return words
-    return f"{words}; {_size_sentence(run, sample, found, (options.risk, level, seen))}"
-
-
-def _size_sentence(
-    run: RunItems, sample: Sample, found: Certified, question: tuple[float, float, float]
-) -> str:
-    """Say how many patients certify the best threshold tested, at the risk seen there.
-
-    The risk is that of the rows at or above the threshold, so these alone are counted: where they
-    are a fifth of all, five times as many patients are needed.
-    """
-    best = found.best(question[0])
-    assert best is not None
-    kept = sample.accepts(float(found.tested.curve.threshold[best]))
-    patients = Patients()
-    if sample.clustered:
-        code = sample.patient[kept]
-        sizes = np.bincount(code, minlength=sample.n_patients).tolist()
-        icc = intraclass_correlation(sample.loss[kept], code) if max(sizes) > 1 else 0.0
-        patients = Patients(1.0, icc, tuple(sizes))
-    try:
-        n = certificate_size(
-            risk=question[0],
-            delta=question[1],
-            expected_risk=question[2],
-            power=_PLANNED_POWER,
-            patients=patients,
-            binary=sample.binary,
-            seed=sample.seed,
-        )
-    except InvalidValue as error:
-        return str(error)
-    if not sample.clustered:  # the formula counts answers above the threshold
-        n = math.ceil(n * sample.n_rows / max(1, int(np.count_nonzero(kept))))
-    person = run.words[0]
-    if n <= sample.n_patients:
-        return (
-            f"at that risk {n:,} {person}s are enough in {100 * _PLANNED_POWER:g} % of studies, so "
-            "that this one was unlucky or the risk seen is too low"
-        )
+    n = similar_patients(sample, found, options.risk, level)
+    if math.isnan(n):
+        return f"{words}; how many would be enough cannot be told from so few"
     chance = f"{100 * _PLANNED_POWER:g} % chance of a certificate"
-    return f"with about {n:,} similar {person}s you would have an {chance}"
+    return f"{words}; with about {n:,.0f} similar {run.words[0]}s you would have an {chance}"
+
+
+def similar_patients(sample: Sample, found: Certified, risk: float, delta: float) -> float:
+    """Return how many patients give a certificate in 80 % of studies; NaN where it is not known.
+
+    The best threshold tested must be certified on the rows at or above it, so these alone are
+    counted: where they are a fifth of all, five times as many patients are needed. Rows of one
+    patient are worth fewer by their design effect.
+    """
+    best = found.best(risk)
+    if best is None or not sample.binary:  # of losses between 0 and 1 the spread is not modelled
+        return math.nan
+    kept = sample.accepts(float(found.tested.curve.threshold[best]))
+    code, rows = sample.patient[kept], int(np.count_nonzero(kept))
+    effect = 1.0
+    if sample.clustered:
+        sizes = np.bincount(code, minlength=sample.n_patients)
+        icc = intraclass_correlation(sample.loss[kept], code) if sizes.max() > 1 else 0.0
+        effect = Patients(1.0, icc, tuple(sizes.tolist())).design_effect
+    needed = assured_rows(
+        float(sample.loss[kept].sum()) / effect,
+        rows / effect,
+        risk=risk,
+        level=(1 - FIRST_SHARE) * divided(delta)[1],
+        power=_PLANNED_POWER,
+    )
+    if math.isnan(needed):
+        return math.nan
+    return math.ceil(needed * effect * sample.n_patients / rows)
 
 
 def assumptions_of(

@@ -24,7 +24,7 @@ _FIELDS = ("costs", "defer", "needless_deferral", "unit", "note", "team")
 PER = 1000
 # Beyond this, sums of costs lose the small ones and at last overflow.
 _MOST = 1e12
-OWNERSHIP = "Whoever decides by these figures must own them: they are values, not measurements."
+OWNERSHIP = "These costs are value judgements; replace them with your own."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -19,12 +19,13 @@ from krisis.decisions.cost_rules import (
     cross_fitted,
 )
 from krisis.decisions.costs import PER, CostTable
-from krisis.decisions.decide_text import decide_lines
 from krisis.decisions.population import Population, Prevalence, Quantity, answers_of
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, Workload, team_quantities, workload
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
+from krisis.display import Documented
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -94,7 +95,7 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Documented):
     """The cost of every policy and of the curve over thresholds.
 
     ``in_force`` is the certified threshold, where there is one; savings are then its own, else
@@ -114,6 +115,7 @@ class Decision:
     best_threshold: float | None
     chow: ChowRule
     note: str = ""
+    builder: ClassVar[str] = "krisis.pages.decide:decide_document"
 
     @property
     def shares(self) -> dict[str, float]:
@@ -121,8 +123,40 @@ class Decision:
         found = dict(zip(self.population.names, self.population.shares.tolist(), strict=False))
         return {str(one): found[str(one)] for one in answers_of(self.run) if str(one) in found}
 
-    def __str__(self) -> str:
-        return "\n".join(decide_lines(self))
+    def to_json(self) -> JsonObject:
+        """Return everything that is known of a decision, as JSON values."""
+        run, options, chow = self.run, self.options, self.chow
+        return {
+            "kind": "krisis decision",
+            "per": PER,
+            "of": f"{run.words[1]}s",
+            "costs": options.costs.to_json(),
+            "confidence": options.score.variant(run),
+            "level": options.level,
+            "seed": options.score.seed,
+            "n_folds": min(options.n_folds, run.table.patients.n),
+            "n_rows": run.n_items,
+            "n_patients": run.table.patients.n,
+            "n_answered": int(run.predicted.sum()),
+            "n_scored": self.n_scored,
+            "n_abstained": run.table.n_abstained,
+            "n_no_answer": run.table.n_no_answer,
+            "n_not_evaluated": run.table.n_not_evaluated,
+            "shares": self.shares,
+            "effective_rows": self.population.effective_rows,
+            "threshold": self.in_force.to_json(),
+            "best_threshold": self.best_threshold,
+            "chow_thresholds": {str(answer): t for answer, t in chow.thresholds.items()},
+            "policies": [_policy_facts(policy) for policy in self.policies],
+            "savings": [asdict(saving) for saving in self.savings],
+            "curve": [_policy_facts(policy) for policy in self.curve],
+            "team": None if options.team is None else asdict(options.team),
+            "note": self.note,
+        }
+
+
+def _policy_facts(policy: Policy) -> JsonObject:
+    return {name: value for name, value in asdict(policy).items() if name != "name" or value}
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from krisis.confidence.variants import scores_of
 from krisis.decisions.population import Population, Prevalence, answers_of, positive_of
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, is_positive
+from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.classification import sides_of
@@ -95,7 +96,7 @@ class BenefitPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionCurve:
+class DecisionCurve(Documented):
     """The curves of all strategies over the same thresholds, with the counts they rest on."""
 
     run: RunItems
@@ -107,8 +108,36 @@ class DecisionCurve:
     n_deferred: int
     curves: Mapping[str, Sequence[BenefitPoint]]
 
-    def __str__(self) -> str:
-        return "\n".join(curve_lines(self))
+    builder: ClassVar[str] = "krisis.pages.decide:curve_document"
+
+    def to_json(self) -> JsonObject:
+        """Return everything that is known of a decision curve, as JSON values."""
+        run, options = self.run, self.options
+        shares = self.population.shares.tolist()
+        return {
+            "kind": "krisis decision curve",
+            "positive": self.positive,
+            "prevalence": self.prevalence,
+            "shares": dict(zip(self.population.names, shares, strict=False)),
+            "effective_rows": self.population.effective_rows,
+            "confidence": options.score.variant(run),
+            "answer_from": options.answer_from,
+            "default_action": options.default_action,
+            "team": None if options.team is None else asdict(options.team),
+            "level": options.level,
+            "n_rows": run.n_items,
+            "n_patients": run.table.patients.n,
+            "n_positive": self.n_positive,
+            "n_abstained": run.table.n_abstained,
+            "n_deferred": self.n_deferred,
+            "n_no_answer": run.table.n_no_answer,
+            "n_not_evaluated": run.table.n_not_evaluated,
+            "curves": {
+                name: [{**asdict(point), "useful": point.useful} for point in points]
+                for name, points in self.curves.items()
+            },
+            "useful": useful_ranges(self),
+        }
 
     @property
     def last(self) -> str:
@@ -270,37 +299,6 @@ class _Benefit:
         return self._known[key]
 
 
-def curve_facts(curve: DecisionCurve) -> JsonObject:
-    """Return everything that is known of a decision curve, as JSON values."""
-    run, options = curve.run, curve.options
-    shares = curve.population.shares.tolist()
-    return {
-        "kind": "krisis decision curve",
-        "positive": curve.positive,
-        "prevalence": curve.prevalence,
-        "shares": dict(zip(curve.population.names, shares, strict=False)),
-        "effective_rows": curve.population.effective_rows,
-        "confidence": options.score.variant(run),
-        "answer_from": options.answer_from,
-        "default_action": options.default_action,
-        "team": None if options.team is None else asdict(options.team),
-        "level": options.level,
-        "n_rows": run.n_items,
-        "n_patients": run.table.patients.n,
-        "n_positive": curve.n_positive,
-        "n_abstained": run.table.n_abstained,
-        "n_deferred": curve.n_deferred,
-        "n_no_answer": run.table.n_no_answer,
-        "n_not_evaluated": run.table.n_not_evaluated,
-        "curves": {
-            name: [{**asdict(point), "useful": point.useful} for point in points]
-            for name, points in curve.curves.items()
-        },
-        "useful": useful_ranges(curve),
-        "assumptions": curve_assumptions(curve),
-    }
-
-
 def useful_ranges(curve: DecisionCurve) -> list[list[float]]:
     """Return the ranges of thresholds at which the limits show a benefit over both defaults."""
     found: list[list[float]] = []
@@ -312,92 +310,3 @@ def useful_ranges(curve: DecisionCurve) -> list[list[float]]:
             found.append([point.threshold, point.threshold])
         before = point.useful
     return found
-
-
-def curve_assumptions(curve: DecisionCurve) -> list[str]:
-    """State what a decision curve assumes, one sentence each."""
-    options, unit = curve.options, curve.run.words[1]
-    variant = options.score.variant(curve.run)
-    action = "treated" if options.default_action == "treat" else "not treated"
-    found = [
-        (
-            f"P({curve.positive}) is the confidence ({variant}) of the answer {curve.positive}, "
-            "and 1 − confidence of the other answer; a case is treated where it reaches the "
-            "threshold."
-        ),
-        (
-            "At a threshold t, a case that is treated in vain weighs t/(1 − t) as much as a case "
-            "that is found; the threshold must come from those who decide."
-        ),
-        f"Without the model's answer a {unit} is {action}"
-        + (", but for those that a reader decides." if options.team else "."),
-    ]
-    if DEFERRAL in curve.curves:
-        limit = options.answer_from
-        below = "" if limit is None else f" or the confidence is below {limit:g}"
-        found.append(f"With deferral, a {unit} is deferred where the model abstained{below}.")
-    if options.team is not None:
-        found.append(options.team.assumption())
-    if curve.population.reweighted:
-        found.append(
-            "For each true answer the cases are those of the other population; the model's "
-            "probabilities are taken as they are."
-        )
-    patients = f", {curve.run.words[0]}s being independent of each other"
-    found.append(
-        f"Intervals hold at one threshold at a time with {100 * options.level:g} %{patients}."
-    )
-    return found
-
-
-def curve_lines(curve: DecisionCurve) -> list[str]:
-    """Return a decision curve in sentences and a table of some thresholds."""
-    run, (person, unit) = curve.run, curve.run.words
-    opening = [
-        f"Net benefit per {unit}, the positive answer being {curve.positive}.",
-        (
-            f"{run.n_items} {unit}s of {run.table.patients.n} {person}s, {curve.n_positive} of "
-            f"them positive: {run.table.n_abstained} abstained, {run.table.n_no_answer} without an "
-            f"answer, {curve.n_deferred} deferred; {run.table.n_not_evaluated} not evaluated and "
-            "left out."
-        ),
-    ]
-    if curve.population.reweighted:
-        opening.append(
-            f"Re-weighted to a prevalence of {curve.prevalence:.4g}; all figures rest on "
-            f"{curve.population.effective_rows:.1f} effective {unit}s of {run.n_items}."
-        )
-    ranges = " and ".join(
-        f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in useful_ranges(curve)
-    )
-    verdict = (
-        f"The limits of '{curve.last}' show more benefit than treating all and none at the "
-        f"thresholds {ranges}."
-        if ranges
-        else f"At no threshold do the limits of '{curve.last}' show more benefit than treating "
-        "all and none."
-    )
-    found = [*opening, "", *_table(curve), "", verdict, "Assumptions:"]
-    return [*found, *(f"  - {line}" for line in curve_assumptions(curve))]
-
-
-_MOST_LINES = 12
-
-
-def _table(curve: DecisionCurve) -> list[str]:
-    """Return up to 12 thresholds, one line each."""
-    n = len(curve.options.thresholds)
-    shown = np.unique(np.linspace(0, n - 1, min(n, _MOST_LINES)).round().astype(np.int64))
-    judged = [name for name in (MODEL, DEFERRAL) if name in curve.curves]
-    rows = [["threshold", ALL, NONE, *judged, "standardized", "useful"]]
-    for index in shown.tolist():
-        last = curve.curves[curve.last][index]
-        cells = [f"{last.threshold:g}"]
-        cells += [f"{curve.curves[name][index].net_benefit:.4f}" for name in (ALL, NONE)]
-        for name in judged:
-            point = curve.curves[name][index]
-            cells.append(f"{point.net_benefit:.4f} [{point.low:.4f}, {point.high:.4f}]")
-        rows.append([*cells, f"{last.standardized:.4f}", "yes" if last.useful else "no"])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    pairs = [zip(row, widths, strict=True) for row in rows]
-    return ["  ".join(cell.rjust(width) for cell, width in row) for row in pairs]

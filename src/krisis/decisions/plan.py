@@ -442,38 +442,6 @@ def plan_certificate(
     )
 
 
-def certificate_size(
-    *,
-    risk: float,
-    delta: float,
-    expected_risk: float,
-    power: float = 0.8,
-    patients: Patients | None = None,
-    binary: bool = True,
-    seed: int = 42,
-) -> int:
-    """Return how many patients with answers give a certificate with this power.
-
-    By the formula where every patient has one row, else by simulation.
-    """
-    _check_expected_risk(expected_risk, risk)
-    patients = patients or Patients()
-    formula = certificate_formula(risk, delta, expected_risk, patients, binary=binary)
-    study = Study(power, min(delta, power / 2, 0.5), patients, n_simulations=300, seed=seed)
-    drawn = AssumedPatients(patients, (1 - expected_risk, expected_risk))
-    start = smallest_size(formula, power)
-    if patients.most_rows == 1:
-        return start
-    judge = certified(drawn, risk, delta, binary=binary)
-    n, _, _ = _Simulator(study, patients, None, judge, drawn.source).corrected(
-        start,
-        formula,
-        succeeded=lambda found: found > 0,
-        rescaled=lambda n, found: n * _probit_factor(found.mean(), power, delta),
-    )
-    return n
-
-
 # The formulas ------------------------------------------------------------------------------------
 
 
@@ -494,7 +462,7 @@ def _paired_power(
 
 
 def certificate_formula(
-    risk: float, delta: float, expected_risk: float, patients: Patients, *, binary: bool = True
+    risk: float, delta: float, expected_risk: float, patients: Patients
 ) -> Power:
     """Return the power of `krisis certify` by the number of patients.
 
@@ -506,21 +474,19 @@ def certificate_formula(
     def power(n: int) -> float:
         drawn = n * patients.mean_size / patients.most_rows  # rows of one draw per patient
         rows = patients.effective_rows(n) if n >= betting else drawn
-        return certificate_power(math.floor(rows + _SAME), risk, delta, expected_risk, binary)
+        return certificate_power(math.floor(rows + _SAME), risk, delta, expected_risk)
 
     return power
 
 
-def certificate_power(
-    n: int, risk: float, delta: float, expected_risk: float, binary: bool = True
-) -> float:
+def certificate_power(n: int, risk: float, delta: float, expected_risk: float) -> float:
     """Return the chance that `krisis certify` finds any threshold on n independent answers.
 
     A test of m answers at level l allows a(m, l) errors, the largest k with P(Bin(m, risk) ≤ k) ≤ l
     (Clopper and Pearson, Biometrika 26 (1934) 404–413). There is a threshold unless the test of all
     answers and the first test of each chain fail; each tests the answers of the one before among
     others. The number of errors is followed from test to test, so that the power is exact for one
-    risk at all thresholds. Losses between 0 and 1 are tested at level l/e (Hoeffding–Bentkus).
+    risk at all thresholds.
 
     >>> round(certificate_power(320, 0.05, 0.1, 0.02), 3)
     0.857
@@ -529,9 +495,8 @@ def certificate_power(
     starts = [(start, level) for level, start in chain_starts(n, risk, chains)]
     if starts[-1][0] > n or allowed_errors(n, risk, chains) < 0:
         return 0.0
-    stricter = 1.0 if binary else math.e
     steps = tuple(
-        (start, int(allowed_errors(start, risk, level / stricter)))
+        (start, int(allowed_errors(start, risk, level)))
         for start, level in [*starts, (n, whole_level)]
     )
     return 1 - float(_all_failed(steps, expected_risk))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from krisis.decisions.cost_rules import accepts, best_threshold, cross_fitted
 from krisis.decisions.costs import PER
 from krisis.decisions.population import Population, Quantity
 from krisis.decisions.run_sample import ScoreOptions
+from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
@@ -31,13 +32,6 @@ class Rate:
     low: float
     high: float
 
-    @property
-    def text(self) -> str:
-        """Write the figure with its interval."""
-        sign = "−" if self.value < -0.05 else ""
-        low, high = (f"{one:.1f}".replace("-", "−") for one in (self.low, self.high))
-        return f"{sign}{abs(self.value):.1f} ({low} to {high})"
-
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -50,7 +44,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderDecision:
+class ReaderDecision(Documented):
     """What model, reader and team get wrong on the cases that both have.
 
     ``threshold`` is the confidence from which on the model answers, chosen on all common cases;
@@ -75,8 +69,11 @@ class ReaderDecision:
     seed: int
     n_folds: int
 
-    def __str__(self) -> str:
-        return "\n".join(reader_lines(self))
+    builder: ClassVar[str] = "krisis.pages.decide:reader_document"
+
+    def to_json(self) -> JsonObject:
+        """Return everything that is known, as JSON values."""
+        return {"kind": "krisis reader decision", "per": PER, **asdict(self)}
 
 
 def decide_with_reader(
@@ -200,64 +197,3 @@ def _quantities(
 
 def _rate(mean: float, interval: Interval) -> Rate:
     return Rate(PER * mean, PER * interval.low, PER * interval.high)
-
-
-def reader_facts(decision: ReaderDecision) -> JsonObject:
-    """Return everything that is known, as JSON values."""
-    return {"kind": "krisis reader decision", "per": PER, **asdict(decision)}
-
-
-def reader_lines(decision: ReaderDecision) -> list[str]:
-    """Return the decision in sentences and a table."""
-    level = f"{100 * decision.level:g} %"
-    rows = [("per 1,000 cases", "wrong", "no answer", "read by the reader")]
-    rows += [(w.name, w.wrong.text, w.no_answer.text, f"{w.read.value:.1f}") for w in decision.ways]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = [
-        "  ".join(
-            cell.ljust(width) if index == 0 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    rule = (
-        "defer every case"
-        if decision.threshold is None
-        else f"answer from a confidence of {decision.threshold:.6g} on"
-    )
-    chosen = (
-        f"The model's threshold was given: {rule}."
-        if decision.given
-        else f"Fewest wrong answers on these cases: {rule}. The figures of the team are "
-        f"cross-fitted over {decision.n_folds} folds of patients, so that no case chose its own "
-        "threshold."
-    )
-    opening = (
-        f"Model {decision.model} and reader {decision.reader} on {decision.n_common:,} common "
-        f"cases of {decision.n_patients:,} patients ({level} intervals by patient); the reader "
-        f"read {decision.n_common:,} of the {decision.n_model:,} cases of the model."
-    )
-    gaps = decision.ways[0].no_answer.value > 0
-    against = {"reader": decision.beyond_reader, "model": decision.beyond_model}
-    compared = [
-        f"Team compared with the {name} alone: {rate.text} wrong per 1,000 ({_verdict(rate)})"
-        + (
-            "; the team has an answer where the model has none."
-            if gaps and name == "model"
-            else "."
-        )
-        for name, rate in against.items()
-    ]
-    unseen = (
-        "The reader judged these cases without the model's answer; a reader who sees it may decide "
-        "otherwise."
-    )
-    return [opening, "", *table, "", *compared, chosen, unseen]
-
-
-def _verdict(rate: Rate) -> str:
-    if rate.high < 0:
-        return "fewer"
-    if rate.low > 0:
-        return "more"
-    return "cannot tell" if not math.isnan(rate.value) else "undefined"

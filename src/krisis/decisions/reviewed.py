@@ -11,7 +11,7 @@ from krisis.metrics import AnswerRate, BootstrapOptions, SelectiveAccuracy
 from krisis.metrics.base import BaseMetric, MetricScore, Rows
 from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.results.base import BenchmarkResult
-from krisis.runs.review import MARKS, read_reviews
+from krisis.runs.review import read_reviews
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,6 @@ class HeadlineFigure:
         nan = float("nan")
         ends = (nan, nan) if interval is None else (interval.low, interval.high)
         return cls(float(score.value), *ends, score.n_evaluated)
-
-    @property
-    def text(self) -> str:
-        """Write the figure."""
-        return f"{self.value:.4f} ({self.low:.4f} to {self.high:.4f}), n = {self.n:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +53,6 @@ class ReviewedLabels:
             for name, pair in self.figures.items()
         }
         return found
-
-    def lines(self) -> list[str]:
-        """Return the findings in words."""
-        said = ", ".join(f"{n:,} {MARKS[mark]}" for mark, n in self.counts.items())
-        n_reviewed = f"{sum(self.counts.values()):,} of {self.n_cases:,} cases"
-        disputed = f"the label of {self.n_disputed:,} is disputed"
-        lines = [f"Reviewed: {n_reviewed} ({said}); {disputed}"]
-        for name, (whole, without) in self.figures.items():
-            lines += [f"  {name}: {whole.text}", f"    without disputed labels: {without.text}"]
-        if self.n_unreadable:
-            lines.append(f"  {self.n_unreadable:,} lines of the review file could not be read")
-        if self.figures:
-            lines.append(
-                "  Reviewers who look at wrong answers first find wrong labels there first, so the "
-                "figures without them flatter the model; review right answers too."
-            )
-        return lines
 
 
 def reviewed_labels(result: BenchmarkResult, run: Path) -> ReviewedLabels | None:

@@ -144,7 +144,7 @@ class AssumedPatients:
         """Any share is planned as accuracy is."""
         return Accuracy()
 
-    def sample(self, n_patients: int, generator: np.random.Generator, *, binary: bool) -> Sample:
+    def sample(self, n_patients: int, generator: np.random.Generator) -> Sample:
         """Return the rows of one study for a certificate; the scores say nothing."""
         wrong, patient = self.patients.drawn(self.shares, n_patients, generator)
         return Sample(
@@ -152,7 +152,6 @@ class AssumedPatients:
             wrong.astype(np.float64),
             patient,
             n_patients,
-            binary=binary,
             most_rows=self.patients.most_rows,
             seed=int(generator.integers(2**31)),
         )
@@ -277,7 +276,7 @@ class Pilot:
         found = form.uncertainty(table, options).interval if isinstance(form, Form) else None
         return (found.high - found.low) / 2 if found is not None and found.defined else math.inf
 
-    def sample(self, n_patients: int, generator: np.random.Generator, *, binary: bool) -> Sample:
+    def sample(self, n_patients: int, generator: np.random.Generator) -> Sample:
         """Return the rows of one study for a certificate, with their confidence as the score."""
         table = self.tables(n_patients, generator)[-1]
         return Sample(
@@ -285,7 +284,6 @@ class Pilot:
             (table.answered & ~table.correct).astype(np.float64),
             table.patients.code,
             table.patients.n,
-            binary=binary,
             most_rows=int(np.bincount(self._tables[-1].patients.code).max()),
             seed=int(generator.integers(2**31)),
         )
@@ -323,11 +321,11 @@ def found_better(studies: Studies, margin: float, alpha: float) -> Judge:
     return judged
 
 
-def certified(studies: Studies, risk: float, delta: float, *, binary: bool = True) -> Judge:
+def certified(studies: Studies, risk: float, delta: float) -> Judge:
     """Return what draws one study and certifies: 1 where there is a threshold."""
 
     def judged(n_patients: int, generator: np.random.Generator) -> float:
-        sample = studies.sample(n_patients, generator, binary=binary)
+        sample = studies.sample(n_patients, generator)
         return float(find_threshold(sample, "fixed-sequence", risk, delta).threshold is not None)
 
     return judged

@@ -43,12 +43,6 @@ class Figure:
     high: float = math.nan
     reason: str = ""
 
-    def __str__(self) -> str:
-        if math.isnan(self.value):
-            return f"undefined ({self.reason})"
-        ends = "" if math.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]"
-        return f"{self.value:.3f}{ends} of {self.n}"
-
 
 @dataclass(frozen=True, slots=True)
 class Shift:

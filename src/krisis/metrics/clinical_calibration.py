@@ -14,10 +14,9 @@ import numpy as np
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
-from krisis.metrics.calibration import NO_CONFIDENCE, confidence_bin
+from krisis.metrics.calibration import NO_CONFIDENCE
 from krisis.metrics.discrimination import DIGITS
 from krisis.metrics.forms import Form, Undefined
-from krisis.metrics.gap_form import DebiasedGap
 from krisis.metrics.level_form import (
     CorpPart,
     LevelFigure,
@@ -39,7 +38,6 @@ __all__ = [
     "CorpDiscrimination",
     "CorpMiscalibration",
     "CorpUncertainty",
-    "DebiasedCalibrationError",
     "EvaluationResult",
     "IntegratedCalibrationIndex",
     "ObservedExpectedRatio",
@@ -343,45 +341,6 @@ class CorpUncertainty(_PartOfBrier):
     part = "uncertainty"
 
 
-class DebiasedCalibrationError(_OfProbability):
-    """Root mean square gap between probability and outcome in bins, without the bias of noise.
-
-    Formula: √ max(0, Σ (n_b / n) g_b), where g_b estimates the squared gap of a bin from all pairs
-    of its rows that belong to different patients: mean of (yᵢ − pᵢ)(yⱼ − pⱼ). With one probability
-    per bin and one row per patient g_b = (ȳ − p)² − ȳ(1 − ȳ)/(n_b − 1). Bins are those of the
-    calibration error; one with a single patient is left out. Direction: lower. Abstained rows are
-    left out. It averages squares, so it is not ECE less its bias; that is in the details of ECE.
-
-    Reference: Bröcker, Estimating reliability and resolution of probability forecasts through
-    decomposition of the empirical score, Climate Dynamics 39 (2012) 655–667; Kumar, Liang and Ma,
-    Verified uncertainty calibration, NeurIPS 2019.
-
-    >>> rows = [EvaluationResult(1, truth, confidence=0.9) for truth in (1, 1, 0, 0)]
-    >>> round(DebiasedCalibrationError()(rows).value, 4)  # √(.4² − .25/3)
-    0.2769
-    """
-
-    name = "Debiased Calibration Error"
-    direction = "lower"
-
-    def __init__(self, of: str = "correct", *, n_bins: int = 15, group_by: str = "") -> None:
-        super().__init__(of, group_by=group_by)
-        if isinstance(n_bins, bool) or not isinstance(n_bins, int) or n_bins < 1:
-            raise InvalidValue(f"n_bins must be a whole number of 1 or more, not {n_bins!r}")
-        self.n_bins = n_bins
-
-    def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:
-        """Return the root, where a bin has rows of two patients."""
-        form = DebiasedGap(
-            outcomes.came_true,
-            outcomes.probability,
-            bins=confidence_bin(outcomes.probability, self.n_bins),
-            among=outcomes.among,
-            patients=table.patients,
-        )
-        return Undefined("every_bin_has_one_patient") if math.isnan(form.value()) else form
-
-
 def clinical_calibration_metrics(of: str = "correct") -> list[BaseMetric]:
     """Return the metrics of calibration that clinical papers report, of one kind of outcome."""
     return [
@@ -394,5 +353,4 @@ def clinical_calibration_metrics(of: str = "correct") -> list[BaseMetric]:
         CorpMiscalibration(of),
         CorpDiscrimination(of),
         CorpUncertainty(of),
-        DebiasedCalibrationError(of),
     ]

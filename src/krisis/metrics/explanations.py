@@ -62,7 +62,6 @@ REASONS: Mapping[str, str] = {
     "all_probabilities_are_equal": "all stated probabilities are the same",
     "probability_separates_the_outcomes": "one probability separates right from wrong answers",
     "no_outcome_is_expected": "all stated probabilities are 0",
-    "every_bin_has_one_patient": "every bin of confidence has only one patient",
     "needs_at_least_10_rows": "fewer than 10 rows",
     "needs_at_least_10_totals": "fewer than 10 totals",
     "task_has_no_total": "the items of this task do not add up to a total",

@@ -16,6 +16,7 @@ from krisis.pages.numbers import Estimate
 from krisis.statistics.intervals import level_name
 
 if TYPE_CHECKING:
+    from krisis.metrics.partition import Partition
     from krisis.pages.figure import Figure
 
 Kind = Literal[
@@ -72,16 +73,17 @@ class Column:
 class Table:
     """Rows of typed cells; ``note`` is what a reader must know of the whole table.
 
-    ``keys`` name the rows for programs, such as metrics by their identifiers; ``best`` are the
-    cells, by row and column, that win their row or column; ``cases`` say which cases are behind a
-    cell, in the terms of the page that can list them. Of two ``compared`` columns a page also
-    draws the figures of each row.
+    ``name`` is that by which a page finds the cases behind its numbers; ``keys`` name the rows for
+    programs, such as metrics by their identifiers; ``best`` are the cells, by row and column, that
+    win their row or column; ``cases`` say which cases are behind a cell, in the terms of the page
+    that can list them. Of two ``compared`` columns a page also draws the figures of each row.
     """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     title: str = ""
     note: str = ""
+    name: str = ""
     keys: Sequence[str] = ()
     best: Collection[tuple[int, int]] = ()
     cases: Mapping[tuple[int, int], object] = field(default_factory=dict)
@@ -114,11 +116,25 @@ class Table:
         ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseBars(Table):
+    """What became of the cases: a bar per kind where pictures can be shown, else the table."""
+
+    partition: Partition
+
+
 @dataclass(frozen=True, slots=True)
 class Sentences:
     """Sentences that belong together."""
 
     lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Sentences):
+    """Text that keeps its lines, such as a prompt, under a title."""
+
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +148,13 @@ class Facts:
 class Chart:
     """A picture, for the media that can show one; ``draw`` is a chart builder given its runs.
 
-    Drawing waits until a medium asks for it, because a terminal never does.
+    Drawing waits until a medium asks for it, because a terminal never does. A ``wide`` one takes
+    the whole width of a page.
     """
 
     key: str
     draw: Callable[[], Figure]
+    wide: bool = False
 
 
 Content = Sentences | Table | Facts | Chart
@@ -144,12 +162,16 @@ Content = Sentences | Table | Facts | Chart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a document under a heading; a folded one is opened by those who want it."""
+    """A part of a document under a heading; a folded one is opened by those who want it.
+
+    ``only_on_pages`` marks what is too wide or too long for a terminal.
+    """
 
     key: str
     title: str
     parts: Sequence[Content]
     folded: bool = False
+    only_on_pages: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,12 +257,14 @@ class Verdict:
 class Document:
     """All there is to show of a result, the answer first.
 
-    ``lead`` are the sentences above everything, such as what became of the cases; ``first`` are
-    the keys of sections that a short form shows too; ``commands`` is what one would type next.
+    ``lead`` are the sentences above everything, such as what became of the cases; it is ``urgent``
+    where they tell of something that went wrong. ``first`` are the keys of sections that a short
+    form shows too; ``commands`` is what one would type next.
     """
 
     title: str
     lead: Sequence[str] = ()
+    urgent: bool = False
     verdict: Verdict | None = None
     sections: Sequence[Section] = ()
     first: Sequence[str] = ()
@@ -265,3 +289,8 @@ class Document:
     def section(self, key: str) -> Section:
         """Return one section by its key."""
         return next(one for one in self.sections if one.key == key)
+
+    def charts(self) -> Iterator[Chart]:
+        """Yield every chart in order."""
+        for section in self.sections:
+            yield from (part for part in section.parts if isinstance(part, Chart))

@@ -7,51 +7,26 @@ import io
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from krisis.display import spelled_out
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonObject, JsonValue
 from krisis.pages import palette
-from krisis.pages.palette import GRID, INK, MUTED, SURFACE
+from krisis.pages.palette import MUTED
+from krisis.pages.style import Mark, Style
 
 # What altair gives and takes: it has no types of its own.
 Chart: TypeAlias = JsonValue
-
-# Metric-compatible with what every system has, so that measured labels fit where they are shown.
-FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
-
-_WORDS = {"labelColor": str(INK), "titleColor": str(INK), "labelFontSize": 12}
-# The look of all krisis charts.
-CONFIG: JsonObject = {
-    "font": FONT,
-    "background": str(SURFACE),
-    "padding": 6,
-    "axis": {
-        "labelColor": str(MUTED),
-        "titleColor": str(INK),
-        "tickColor": str(GRID),
-        "domainColor": str(GRID),
-        "gridColor": str(GRID),
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "titlePadding": 8,
-    },
-    "view": {"stroke": None},
-    "text": {"color": str(INK), "fontSize": 12},
-    "legend": _WORDS,
-    "header": _WORDS,
-    "title": {"color": str(INK), "fontSize": 13, "anchor": "start", "fontWeight": 600},
-}
 
 _BACKGROUND = re.compile(r'<rect width="[\d.]+" height="[\d.]+" fill="[^"]+"/>')
 _MARK_WORDS = re.compile(r' (?:role="graphics-[a-z]+"|aria-(?:roledescription|label)="[^"<>]*")')
 _OPENING = re.compile(r'<svg xmlns="[^"]+" xmlns:xlink="[^"]+" version="1.1" class="marks"')
 _LINK = re.compile(r'<a xlink:href="[^"]*?(?:mark-(\d+))?">(<[^<>]*/>)</a>')
+_CLIP = re.compile(r"(?<=[\"#])clip\d+(?=[\")])")
 _LINKED_MARKS = ("circle", "point", "rect")
 
 Table = Sequence[JsonObject]
@@ -73,52 +48,13 @@ def in_one_order(page: bytes) -> bytes:
     return _ENTRIES.sub(lambda found: b"".join(sorted(found[0].splitlines(keepends=True))), page)
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """One line of the key of a chart: how a mark looks, and what it stands for."""
-
-    kind: Literal["dot", "box", "line", "dashes"]
-    tone: palette.Tone
-    words: str
-
-
-_MARKS: dict[str, JsonObject] = {
-    "dot": {"shape": "circle", "filled": True, "size": 90},
-    "box": {"shape": "square", "filled": True, "size": 160, "opacity": 0.3},
-    "line": {"shape": "stroke", "filled": False, "size": 400, "strokeWidth": 2.5},
-    "dashes": {"shape": "stroke", "filled": False, "size": 400, "strokeDash": [4, 3]},
-}
-
-
-def _key_chart(key: Sequence[Mark]) -> JsonObject:
-    """Return a chart with one line of mark and words for every entry of a key."""
-    y = {"field": "line", "type": "ordinal", "axis": None}
-    layers: list[JsonObject] = [
-        {
-            "data": {"values": [{"line": line}]},
-            "mark": {"type": "point", "opacity": 1, "color": str(one.tone), **_MARKS[one.kind]},
-            "encoding": {"x": {"value": 12}, "y": y},
-        }
-        for line, one in enumerate(key)
-    ]
-    words = [{"line": line, "words": one.words} for line, one in enumerate(key)]
-    layers.append(
-        {
-            "data": {"values": words},
-            "mark": {"type": "text", "align": "left"},
-            "encoding": {"x": {"value": 32}, "y": y, "text": {"field": "words"}},
-        }
-    )
-    return {"layer": layers, "width": 420, "height": 20 * len(key)}
-
-
 @dataclass(frozen=True)
 class Figure:
     """A Vega-Lite chart, a sentence on how to read it, and the table that it was drawn from.
 
-    ``key`` names marks that the chart itself does not; ``about`` are lines under the title: whose
-    chart it is. A page says all of that beside the chart, a file of its own inside the drawing.
-    ``drawing`` is the inline one, if it was drawn before.
+    ``title`` states the finding. ``key`` names marks that the chart itself does not: inside every
+    drawing where it ``needs_key``, else only in a file of its own, as a page says it in words.
+    ``about`` are lines under the title of such a file: whose chart it is.
     """
 
     name: str
@@ -128,23 +64,18 @@ class Figure:
     table: Table = field(default_factory=list)
     key: Sequence[Mark] = ()
     about: Sequence[str] = ()
-    config: JsonObject = field(default_factory=lambda: CONFIG)
-    drawing: str = ""
+    style: Style = field(default_factory=Style)
+    needs_key: bool = False
 
     @cached_property
     def svg(self) -> str:
-        """Return the drawing on a light background with title and key, for papers and slides."""
-        drawn: str = _converter().vegalite_to_svg(self._standing_alone())
-        return drawn
+        """The drawing on a light background with title and key, for papers and slides."""
+        return self._with_own_names(_converter().vegalite_to_svg(self._standing_alone()))
 
-    @property
+    @cached_property
     def inline_svg(self) -> str:
-        """Return the drawing for a page: transparent, and in the page's own colours."""
-        return self.drawing or self._drawn_inline(self._specification(), "img")
-
-    def drawn(self) -> Figure:
-        """Return the figure with its inline drawing, made once."""
-        return replace(self, drawing=self.inline_svg)
+        """The drawing for a page: transparent, and in the page's own colours."""
+        return self._drawn_inline(self._specification(), "img")
 
     def linked_svg(self, address: Address) -> str:
         """Return the inline drawing with links from the marks whose data have an address.
@@ -167,8 +98,15 @@ class Figure:
         _link_marks(specification, specification.get("data", {}), specification, numbered)
         return _LINK.sub(link, self._drawn_inline(specification, "graphics-document"))
 
+    def _with_own_names(self, svg: str) -> str:
+        """Name clip paths after the figure: the converter counts them through all its drawings."""
+        order = {name: at for at, name in enumerate(dict.fromkeys(_CLIP.findall(svg)))}
+        own = re.sub(r"\W", "-", self.name)
+        return _CLIP.sub(lambda found: f"{own}-clip{order[found[0]]}", svg)
+
     def _drawn_inline(self, specification: JsonObject, role: str) -> str:
-        body = _BACKGROUND.sub("", _converter().vegalite_to_svg(specification), count=1)
+        drawn = self._with_own_names(_converter().vegalite_to_svg(specification))
+        body = _BACKGROUND.sub("", drawn, count=1)
         # Assistive technology reads the table beside the chart rather than mark after mark.
         body = _MARK_WORDS.sub("", body)
         opening = f'<svg role="{role}" aria-label="{_attribute(self.title)}" class="chart"'
@@ -187,6 +125,12 @@ class Figure:
     def _repr_svg_(self) -> str:
         """Return what a notebook shows."""
         return self.svg
+
+    def html(self) -> str:
+        """Return the drawing as a page that a reader can zoom into."""
+        whole = alt.Chart.from_dict(self._standing_alone(), validate=False)
+        page: str = whole.to_html(inline=True)
+        return page
 
     def csv(self) -> str:
         """Return the numbers of the chart as comma-separated values."""
@@ -219,7 +163,11 @@ class Figure:
     def _specification(self) -> JsonObject:
         # Checking against the schema belongs in tests; here it would cost more than drawing.
         specification: JsonObject = self.chart.to_dict(validate=False)
-        return {**specification, "config": self.config}
+        if self.needs_key:
+            data = {"datasets": specification.pop("datasets", {})}
+            parts = [specification, self.style.key(self.key)]
+            specification = {**data, "vconcat": parts, "spacing": self.style.font * 1.2}
+        return {**specification, "config": self.style.config}
 
     def _standing_alone(self) -> JsonObject:
         whole = self._specification()
@@ -227,11 +175,14 @@ class Figure:
         top: JsonObject = {name: whole.pop(name) for name in names}
         whole.pop("title", None)
         lines = [spelled_out(line) for line in self.about]
+        # The letters of a title are larger than those of the text by a third.
+        title = self.style.broken(spelled_out(self.title), self.style.width / 1.3)
+        own_key = [self.style.key(self.key)] if self.key and not self.needs_key else []
         return {
             **top,
-            "title": {"text": self.title, "subtitle": lines, "subtitleColor": str(MUTED)},
+            "title": {"text": title, "subtitle": lines, "subtitleColor": str(MUTED)},
             "spacing": 14,
-            "vconcat": [whole, *([_key_chart(self.key)] if self.key else [])],
+            "vconcat": [whole, *own_key],
         }
 
 
@@ -253,7 +204,7 @@ def _link_marks(
                 _link_marks(points, data, whole, numbered)
                 if "href" in points["encoding"]:
                     part[name].append(points)
-    if part.get("mark", {}).get("type") in _LINKED_MARKS:
+    if part.get("mark", {}).get("type") in _LINKED_MARKS and "name" in data:
         rows = json.loads(whole["datasets"][data["name"]])
         linked = [{**row, "href": numbered(row)} for row in rows]
         if any(row["href"] for row in linked):
@@ -271,6 +222,12 @@ def _converter() -> Chart:
     except ImportError:
         raise MissingExtra.named("charts", "drawing charts") from None
     return vl_convert
+
+
+def check_charts() -> None:
+    """Say how to install what draws charts, before any work is done."""
+    altair()
+    _converter()
 
 
 def altair() -> Chart:
@@ -312,8 +269,3 @@ def data(rows: Table) -> Chart:
         for row in rows
     ]
     return alt.InlineData(values=json.dumps(shown), format=alt.DataFormat(type="json"))
-
-
-def themed(chart: Chart) -> Chart:
-    """Give a chart the look of all krisis charts, for those who draw it themselves."""
-    return chart.properties(config=CONFIG)

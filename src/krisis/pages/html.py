@@ -9,16 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from krisis.display import escaped
+from krisis.errors import MissingExtra
+from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
 from krisis.pages.document import (
     BEST,
+    CaseBars,
     Cell,
     Chart,
     Content,
     Document,
     Facts,
+    Listing,
     Section,
     Sentences,
     Table,
@@ -26,7 +31,7 @@ from krisis.pages.document import (
     VerdictLine,
 )
 from krisis.pages.figure import Figure
-from krisis.pages.numbers import Estimate, count, level, share
+from krisis.pages.numbers import Estimate, count, level, of_a_chart, share
 from krisis.pages.strip import Strip
 
 # Kind of cases and what became of them → the address of these cases, or nothing.
@@ -34,22 +39,62 @@ Address = Callable[[str, str], str]
 # The cases behind a cell of a table, as `Table.cases` names them → the address of their list.
 CaseAddress = Callable[[object], str]
 MOST_COLUMNS, MOST_TURNED = 8, 6  # columns that fit a page, and rows that fit as columns
+MOST_CHART_ROWS = 400
+_FEW_SECTIONS = 4  # that need no list of contents
 
 
-def html_fragment(document: Document) -> str:
+class CaseLinks(Protocol):
+    """Where a page finds the cases behind a number; an empty address links nothing."""
+
+    def part(self, kind: str, tone: str) -> str:
+        """Return the cases of a part of the bar: a kind of cases and what became of them."""
+
+    def number(self, name: str, row: JsonMapping, column: str) -> str:
+        """Return the cases behind a number of a named table or chart."""
+
+    def drawing(self, figure: Figure) -> str:
+        """Return a figure with links from its marks to their cases."""
+
+
+def html_fragment(document: Document, links: CaseLinks | None = None) -> str:
     """Return a document as HTML: the answer first, folded sections closed.
 
     >>> html_fragment(Document(title="<b>", lead=["2 cases"]))
-    '<p>2 cases</p><h1>&lt;b&gt;</h1>'
+    '<p class="muted">2 cases</p><h1>&lt;b&gt;</h1>'
     """
-    lead = "".join(map(_paragraph, document.lead))
-    return f"{lead}<h1>{escaped(document.title)}</h1>{body_html(document)}"
+    return opening_html(document) + sections_html(document, links=links)
+
+
+def opening_html(document: Document) -> str:
+    """Return what became of the cases, before any figure; the title and the verdict."""
+    kind = 'class="warning" role="status"' if document.urgent else 'class="muted"'
+    lead = "".join(f"<p {kind}>{escaped(line)}</p>" for line in document.lead)
+    verdict = "" if document.verdict is None else verdict_html(document.verdict)
+    return f"{lead}<h1>{escaped(document.title)}</h1>{verdict}"
 
 
 def body_html(document: Document, cases: CaseAddress | None = None) -> str:
     """Return the verdict and the sections, for a page that has the title and the lead itself."""
     verdict = "" if document.verdict is None else verdict_html(document.verdict)
-    return verdict + "".join(_section(one, cases) for one in document.sections)
+    return verdict + sections_html(document, cases)
+
+
+def sections_html(
+    document: Document, cases: CaseAddress | None = None, *, links: CaseLinks | None = None
+) -> str:
+    """Return the sections; folded ones are closed."""
+    return "".join(_section(one, cases, links) for one in document.sections)
+
+
+def contents_html(document: Document) -> str:
+    """Return links to the sections of a page that has many; a notebook has none."""
+    if len(document.sections) <= _FEW_SECTIONS:
+        return ""
+    entries = "".join(
+        f'<li><a href="#{escaped(one.key)}">{escaped(one.title)}</a></li>'
+        for one in document.sections
+    )
+    return f'<nav class="contents" aria-label="Contents"><ul>{entries}</ul></nav>'
 
 
 def _paragraph(text: str) -> str:
@@ -76,32 +121,78 @@ def _verdict_line(line: VerdictLine) -> str:
     return f'<div class="verdict-line is-{name}">{body}</div>'
 
 
-def _section(section: Section, cases: CaseAddress | None) -> str:
-    body = "".join(_part(part, cases) for part in section.parts)
-    title = escaped(section.title)
+def _section(section: Section, cases: CaseAddress | None, links: CaseLinks | None) -> str:
+    body, charts = "", ""
+    for part in section.parts:
+        if isinstance(part, Chart):
+            charts += _chart(part, links)
+            continue
+        body += f'<div class="charts">{charts}</div>' * bool(charts) + _part(part, cases, links)
+        charts = ""
+    body += f'<div class="charts">{charts}</div>' * bool(charts)
+    key, title = escaped(section.key), escaped(section.title)
     if section.folded:
-        return f"<details><summary>{title}</summary>{body}</details>"
-    return f"<section><h2>{title}</h2>{body}</section>"
+        return f'<details class="section" id="{key}"><summary>{title}</summary>{body}</details>'
+    return f'<section id="{key}"><h2>{title}</h2>{body}</section>'
 
 
-def _part(part: Content, cases: CaseAddress | None) -> str:
+def _part(part: Content, cases: CaseAddress | None, links: CaseLinks | None) -> str:
+    if isinstance(part, Listing):
+        text = escaped("\n".join(part.lines))
+        return f'<h3>{escaped(part.title)}</h3><pre tabindex="0" dir="auto">{text}</pre>'
     if isinstance(part, Sentences):
         return "".join(map(_paragraph, part.lines))
     if isinstance(part, Facts):
         pairs = (f"<dt>{escaped(name)}</dt><dd>{escaped(value)}</dd>" for name, value in part.pairs)
         return f'<dl class="facts">{"".join(pairs)}</dl>'
-    if isinstance(part, Chart):
-        return chart_html(part.draw())
-    return table_html(part, cases)
+    if isinstance(part, CaseBars):
+        return partition_html(part.partition, links.part if links else None)
+    assert isinstance(part, Table)
+    return table_html(part, cases, links=links)
 
 
-def chart_html(figure: Figure) -> str:
-    """Return a picture with how to read it."""
-    caption = f"<figcaption>{escaped(figure.reading)}</figcaption>" if figure.reading else ""
-    return f"<figure>{figure.inline_svg}{caption}</figure>"
+def _chart(chart: Chart, links: CaseLinks | None) -> str:
+    try:
+        return chart_html(chart.draw(), links, wide=chart.wide)
+    except MissingExtra as error:  # a notebook shows the rest
+        return f'<p class="note">{escaped(error)}</p>'
 
 
-def table_html(table: Table, cases: CaseAddress | None = None) -> str:
+def chart_html(figure: Figure, links: CaseLinks | None = None, *, wide: bool = False) -> str:
+    """Return a picture under its finding, with how to read it and the numbers it shows."""
+    title = escaped(figure.title)
+    caption = f"<figcaption><h3>{title}</h3>{_paragraph(figure.reading)}</figcaption>"
+    drawing = links.drawing(figure) if links else figure.inline_svg
+    frame = f'<div class="chart-frame" tabindex="0" role="group" aria-label="Chart: {title}">'
+    numbers = _chart_numbers(figure, links) if figure.table else ""
+    kind = ' class="wide"' if wide else ""
+    name = escaped(figure.name.replace(" ", "-"))
+    return f'<figure{kind} id="figure-{name}">{caption}{frame}{drawing}</div>{numbers}</figure>'
+
+
+def _chart_numbers(figure: Figure, links: CaseLinks | None) -> str:
+    """Return the numbers of a chart as a table, folded."""
+
+    def cell(row: JsonMapping, column: str) -> str:
+        place = links.number(figure.name, row, column) if links else ""
+        return f"<td>{_linked(of_a_chart(row.get(column)), place)}</td>"
+
+    names = list(dict.fromkeys(name for row in figure.table for name in row))
+    head = "".join(f'<th scope="col">{escaped(name.replace("_", " "))}</th>' for name in names)
+    shown = figure.table[:MOST_CHART_ROWS]
+    lines = "".join(f"<tr>{''.join(cell(row, name) for name in names)}</tr>" for row in shown)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+    more = ""
+    if len(figure.table) > len(shown):
+        total = f"{count(len(shown))} of {count(len(figure.table))} lines"
+        more = f'<p class="note">The first {total}; the CSV of --figures holds them all.</p>'
+    frame = _framed(table, "Numbers of the chart")
+    return f"<details><summary>The numbers of this chart</summary>{frame}{more}</details>"
+
+
+def table_html(
+    table: Table, cases: CaseAddress | None = None, *, links: CaseLinks | None = None
+) -> str:
     """Return a table in a frame that scrolls where it is wider than the page.
 
     A table of many columns and few rows is turned, so that it fits a page.
@@ -111,7 +202,7 @@ def table_html(table: Table, cases: CaseAddress | None = None) -> str:
         for one, heading in zip(table.columns, table.headings(), strict=True)
     ]
     lines = [
-        [_table_cell(table, at, place, text, cases) for place, text in enumerate(row)]
+        [_table_cell(table, at, place, text, cases, links) for place, text in enumerate(row)]
         for at, row in enumerate(table.written())
     ]
     dense = len(head) > MOST_COLUMNS
@@ -139,16 +230,29 @@ def table_html(table: Table, cases: CaseAddress | None = None) -> str:
     return f"{frame}<table{kind}>{caption}{body}</table></div>{note}"
 
 
-def _table_cell(table: Table, at: int, place: int, text: str, cases: CaseAddress | None) -> str:
+def _table_cell(
+    table: Table,
+    at: int,
+    place: int,
+    text: str,
+    cases: CaseAddress | None,
+    links: CaseLinks | None,
+) -> str:
     """Return a cell: the first of a row is its heading, the best is bold, and some have a link."""
     number = table.columns[place].is_number
     value, bracket, interval = text.partition(" (") if number else (text, "", "")
     shown = escaped(value)
     if bracket:  # an interval may go under its figure
         shown += f' <span class="nowrap">({escaped(interval)}</span>'
-    behind = table.cases.get((at, place))
+    behind, address = table.cases.get((at, place)), ""
     if cases is not None and behind is not None:
-        shown = f'<a href="{escaped(cases(behind))}">{shown}</a>'
+        address = cases(behind)
+    elif links is not None and table.name:
+        named = zip((one.heading for one in table.columns), table.rows[at], strict=True)
+        known: JsonObject = {**dict(named), "key": table.keys[at] if table.keys else ""}
+        address = links.number(table.name, known, table.columns[place].heading)
+    if address:
+        shown = f'<a href="{escaped(address)}">{shown}</a>'
     best = (at, place) in table.best
     shown = f"<strong>{shown}</strong>" if best else shown
     if place == 0:
@@ -173,6 +277,15 @@ def _estimate(cell: Cell) -> Estimate:
     if isinstance(cell, Estimate):
         return cell
     return Estimate(float(cell) if isinstance(cell, int | float) else math.nan)
+
+
+def _framed(table: str, label: str) -> str:
+    named = f'role="group" aria-label="{escaped(label)}"'
+    return f'<div class="table-frame" tabindex="0" {named}>{table}</div>'
+
+
+def _linked(text: str, address: str) -> str:
+    return f'<a href="{escaped(address)}">{escaped(text)}</a>' if address else escaped(text)
 
 
 # --- The bar of cases ------------------------------------------------------------------------
@@ -206,7 +319,7 @@ def partition_html(partition: Partition, address: Address | None = None) -> str:
     ]
     missing = ""
     if partition.not_evaluated:
-        n = _linked(count(partition.not_evaluated), "", "not-evaluated", address)
+        n = _linked(count(partition.not_evaluated), address("", "not-evaluated") if address else "")
         missing = f'<p class="note">not evaluated <strong>{n}</strong></p>'
     return f'<div class="partition">{"".join(rows)}{missing}</div>'
 
@@ -228,7 +341,7 @@ def _bar(bar: _Bar, cells: Cells, longest: int, address: Address | None) -> str:
         of = share(Estimate(n / cells.n))
         legend.append(
             f'<li><span class="swatch is-{tone}"></span>{escaped(words)} '
-            f"<strong>{_linked(count(n), bar.kind, tone, address)}</strong> "
+            f"<strong>{_linked(count(n), address(bar.kind, tone) if address else '')}</strong> "
             f'<span class="muted">({of})</span></li>'
         )
     said = ", ".join(f"{counts[place]} {bar.words[place]}" for place in order)
@@ -239,8 +352,3 @@ def _bar(bar: _Bar, cells: Cells, longest: int, address: Address | None) -> str:
         f'aria-label="{escaped(said)}">{"".join(parts)}</svg>'
         f'<ul class="legend">{"".join(legend)}</ul></div>'
     )
-
-
-def _linked(text: str, kind: str, tone: str, address: Address | None) -> str:
-    place = address(kind, tone) if address is not None else ""
-    return f'<a href="{escaped(place)}">{escaped(text)}</a>' if place else escaped(text)

@@ -22,9 +22,10 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
-from krisis.pages.figure import Figure, Mark, alt, data
+from krisis.pages.figure import Figure, alt, data
 from krisis.pages.numbers import Estimate, count, threshold
 from krisis.pages.palette import CORRECT, REFERENCE, WRONG
+from krisis.pages.style import Mark, Series
 
 _MOST_POINTS = 400
 _LATEST_LOOKS = 12
@@ -248,5 +249,5 @@ def evidence_figure(found: Monitoring) -> Figure:
         f"{decisive:g} on (dashed). A line that falls speaks for the bound.",
         chart,
         table,
-        key=[Mark("dashes", WRONG, f"decisive: {decisive:g}")],
+        key=[Mark("line", Series(WRONG, (4, 3)), f"decisive: {decisive:g}")],
     )

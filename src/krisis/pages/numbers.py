@@ -122,11 +122,14 @@ def change(estimate: Estimate, *, interval: bool = True) -> str:
 def threshold(value: float) -> str:
     """Write a threshold, rounded up: what is answered above it is also above the true one.
 
-    >>> threshold(0.83361), threshold(0.9)
-    ('0.8337', '0.9000')
+    >>> threshold(0.83361), threshold(0.9), threshold(0.99999999)
+    ('0.8337', '0.9000', '0.99999999')
     """
     scale = 10**_DECIMALS_OF_A_THRESHOLD
-    return f"{math.ceil(round(value * scale, 6)) / scale:.{_DECIMALS_OF_A_THRESHOLD}f}"
+    rounded = math.ceil(round(value * scale, 6)) / scale
+    if rounded >= 1 > value:  # which no confidence would reach
+        return repr(value)
+    return f"{rounded:.{_DECIMALS_OF_A_THRESHOLD}f}"
 
 
 def p_value(p: float) -> str:
@@ -140,6 +143,23 @@ def p_value(p: float) -> str:
     if p < 0.001:
         return "< 0.001"
     return f"{p:.2f}" if p >= 0.095 else f"{p:.3f}"
+
+
+def of_a_chart(value: object) -> str:
+    """Write a number as the table under a chart shows it.
+
+    >>> of_a_chart(0.5), of_a_chart(12345), of_a_chart(None), of_a_chart(math.nan)
+    ('0.5000', '12,345', '–', '–')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
+    return str(value)
 
 
 def p_sentence(p: float) -> str:

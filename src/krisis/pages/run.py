@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache, partial
+
+import numpy as np
 
 from krisis.decisions.threshold_in_force import RiskBound
-from krisis.json_values import JsonValue
+from krisis.json_values import JsonMapping, JsonValue, dumps
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.metrics.explanations import explained, method_lines, methods_of
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
-from krisis.pages.document import Cell, Column, Content, Document, Facts, Section, Sentences, Table
-from krisis.pages.numbers import Estimate, count
-from krisis.pages.verdict import group_shares, verdict_of
+from krisis.pages.charts.curves import not_drawable, risk_coverage, run_curves
+from krisis.pages.charts.forest import deferral, group_forest
+from krisis.pages.charts.reliability import (
+    confidence_histogram,
+    isotonic,
+    isotonic_table,
+    reliability,
+)
+from krisis.pages.charts.runs import about_runs
+from krisis.pages.charts.spec import FigureSpec, level_of
+from krisis.pages.document import (
+    CaseBars,
+    Cell,
+    Chart,
+    Column,
+    Content,
+    Document,
+    Facts,
+    Listing,
+    Section,
+    Sentences,
+    Table,
+)
+from krisis.pages.figure import Figure
+from krisis.pages.groups import TOO_FEW, group_figures, overall_figures
+from krisis.pages.numbers import Estimate, count, of_a_chart
+from krisis.pages.style import Style
+from krisis.pages.verdict import verdict_of
+from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
 from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult, one_kind
+from krisis.results.ids import ShownIds
 from krisis.results.report_tables import (
     DISEASE_KEYS,
     answer_words,
@@ -32,6 +62,8 @@ from krisis.results.report_tables import (
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a page
+N_PROMPTS_SHOWN = 4
+MOST_LETTERS = 400  # of a list among the facts
 _BASELINE_COLUMNS = {
     "Accuracy": "Accuracy",
     "Selective Accuracy (answered only)": "Right when answered",
@@ -41,34 +73,60 @@ _BASELINE_COLUMNS = {
 }
 
 
-def run_document(result: BenchmarkResult, bound: RiskBound | None = None) -> Document:
-    """Return all there is to show of a run.
+def run_document(
+    result: BenchmarkResult,
+    bound: RiskBound | None = None,
+    *,
+    against: Mapping[str, BenchmarkResult] | None = None,
+    reproduce: str = "",
+    ids: ShownIds | None = None,
+) -> Document:
+    """Return all there is to show of a run; ``against`` are other runs next to its metrics.
+
+    ``ids`` are the names under which records are shown, numbers for real patients unless others
+    are given.
 
     Where no reply came, no figure is shown: it would be read as the model's.
     """
     counts = result.attrition
-    lead = [*([result.damage] if result.damage else []), str(counts), *stopping_lines(result)]
+    warnings = [*([result.damage] if result.damage else []), *stopping_lines(result)]
+    if result.provenance.imported is not None:
+        warnings.append(f"IMPORTED {result.provenance.imported}")
+    if result.scores_by_source:
+        warnings.append(mixture(result))
+    lead = (
+        [*warnings[:1], str(counts), *warnings[1:]] if result.damage else [str(counts), *warnings]
+    )
     if read := result.suite.read:
         lead.append(f"Read {read} records; the others are not part of this run.")
-    if result.provenance.imported is not None:
-        lead.append(f"IMPORTED {result.provenance.imported}")
-    if result.scores_by_source:
-        lead.append(mixture(result))
+    urgent = bool(warnings or counts.n_lost)
     failures = _failures(counts)
     how = Section(key="how", title="How it was made", parts=_how(result), folded=True)
+    made_from = [how, *_inputs(result, reproduce)]
     if counts.says_nothing:
         return Document(
             title=_title(result),
             lead=[*lead, NOTHING_ANSWERED],
-            sections=[*failures, how],
+            urgent=True,
+            sections=[*failures, *made_from],
             first=("failures",),
         )
-    rows = [*_cases(result), *_groups(result)] if result.rows else []  # else it holds scores alone
+    sections = [*failures, *_imported(result)]
+    if result.rows:  # else it holds scores alone
+        sections += _cases(result)
+    sections += _deferral_sections(result)
+    if result.rows:
+        sections += [
+            *_groups(result),
+            *_confidence(result),
+            *_worst(result, ids or ShownIds.of(result)),
+        ]
     return Document(
         title=_title(result),
         lead=lead,
+        urgent=urgent,
         verdict=verdict_of(result, bound) if result.rows else None,
-        sections=[*failures, *_imported(result), *rows, *_scores(result), how],
+        sections=[*sections, *_baselines(result), *_scores(result, against or {}), *made_from],
         first=("failures", "imported"),
         commands=_commands(result),
     )
@@ -99,7 +157,7 @@ def _failures(counts: Attrition) -> list[Section]:
         Section(
             key="failures",
             title="Records without an answer",
-            parts=[Table(columns=columns, rows=rows)],
+            parts=[Table(columns=columns, rows=rows, name="failures")],
         )
     ]
 
@@ -133,7 +191,7 @@ def _cases(result: BenchmarkResult) -> list[Section]:
     ]
     headings = ("right", "wrong", "deferred", "no answer", "all")
     columns = (Column("name", "cases"), *(Column("count", one) for one in headings))
-    parts: list[Content] = [Table(columns=columns, rows=rows)]
+    parts: list[Content] = [CaseBars(columns=columns, rows=rows, partition=found)]
     if room := _room(result.metric_scores.get("decision_skill")):
         parts.append(Sentences([room]))
     if risk := result.suite.deferral:
@@ -166,6 +224,29 @@ _PARTS = {
 
 
 _DUE = ("defer_when_needed", "answer_when_should_defer", "no_answer_when_should_defer")
+
+
+def _deferral_sections(result: BenchmarkResult) -> list[Section]:
+    """Return deferral of each kind of patients apart, with the chart of the kind judged first."""
+    found = _by_source(result, _deferral)
+    judged, _ = one_kind(result)
+    if not found or not result.rows or not (judged.rows.table.should_abstain >= 0).any():
+        return found
+    chart = _charts(judged, {"deferral": deferral}, wide=True)
+    return [replace(found[0], parts=[*chart, *found[0].parts]), *found[1:]]
+
+
+def _by_source(
+    result: BenchmarkResult, sections_of: Callable[[MetricScores], list[Section]]
+) -> list[Section]:
+    """Return sections of each kind of patients apart: together they are a result for neither."""
+    if not result.scores_by_source:
+        return sections_of(result.metric_scores)
+    return [
+        replace(one, key=f"{one.key}-{source}", title=f"{one.title}, {source} patients")
+        for source, stored in result.scores_by_source.items()
+        for one in sections_of(MetricScores(stored))
+    ]
 
 
 def _deferral(scores: MetricScores) -> list[Section]:
@@ -201,7 +282,7 @@ def _deferral(scores: MetricScores) -> list[Section]:
         Column("share", "aligned", "share of cases answered or deferred as they should be"),
         Column("share", "if all answered", "the share aligned if every case were answered"),
     )
-    found: list[Content] = [Table(columns=columns, rows=rows)]
+    found: list[Content] = [Table(columns=columns, rows=rows, name="deferral")]
     reasons = reason_table(score)
     if reasons:
         shown = (
@@ -210,7 +291,8 @@ def _deferral(scores: MetricScores) -> list[Section]:
             Column("count", "deferred"),
             Column("share", "share"),
         )
-        found.append(Table(columns=shown, rows=[list(one.values()) for one in reasons]))
+        rows = [list(one.values()) for one in reasons]
+        found.append(Table(columns=shown, rows=rows, name="reasons"))
     rules = rule_table(score)
     if rules:
         judged = (
@@ -230,64 +312,225 @@ def _deferral(scores: MetricScores) -> list[Section]:
 
 
 def _groups(result: BenchmarkResult) -> list[Section]:
+    """Return every group that the metadata name, those most often wrong first."""
     judged, about = one_kind(result)
-    found = group_shares(judged.rows.table)
-    if not found:
+    level = level_of(result.metric_scores)
+    found, overall = group_figures(judged.rows, level), overall_figures(judged.rows)
+    if not found or not overall:
         return []
     columns = (
         Column("name", "group"),
         Column("count", "cases"),
-        Column("share", "answered"),
-        Column("share", "right when answered"),
+        *(Column("share", heading) for heading in overall),
     )
-    rows = [[g.name, g.n, g.answered, g.right] for g in found]
+    rows: list[list[Cell]] = [
+        [
+            f"{group.by}: {group.name}",
+            TOO_FEW if group.n is None else group.n,
+            *("" if group.n is None else group.figures[heading] for heading in overall),
+        ]
+        for group in found
+    ]
+    chart = _charts(
+        judged, {"groups": lambda _, style: group_forest(found, overall, style)}, wide=True
+    )
+    table = Table(columns=columns, rows=rows, name="groups")
     title = f"By group, {about}" if about else "By group"
-    return [Section(key="groups", title=title, parts=[Table(columns=columns, rows=rows)])]
+    return [Section(key="groups", title=title, parts=[*chart, table])]
+
+
+# --- Confidence, and the cases to look at first ----------------------------------------------
+
+Builder = Callable[[Mapping[str, BenchmarkResult], Style], FigureSpec]
+
+
+def _charts(
+    result: BenchmarkResult, builders: Mapping[str, Builder], *, wide: bool = False
+) -> list[Chart]:
+    """Return charts of one run, drawn when they are asked for, and then once."""
+    runs = {result.backend_name or "unnamed model": result}
+    style = Style().whole_width if wide else Style()
+
+    def drawn(builder: Builder) -> Callable[[], Figure]:
+        return cache(lambda: builder(runs, style).figure(style, about=[about_runs(runs)]))
+
+    return [Chart(key=key, draw=drawn(build), wide=wide) for key, build in builders.items()]
+
+
+def _confidence(result: BenchmarkResult) -> list[Section]:
+    """Return the charts of confidence that the rows allow, and why there is no curve."""
+    judged, about = one_kind(result)
+    table = judged.rows.table
+    builders: dict[str, Builder] = {}
+    why = not_drawable(table)
+    if not why:
+        builders["risk_coverage"] = lambda runs, style: risk_coverage(run_curves(runs)[0], style)
+        builders["generalized_risk"] = lambda runs, style: risk_coverage(
+            run_curves(runs)[0], style, measure="generalized"
+        )
+    if table.usable.any():
+        builders["reliability"] = reliability
+    if not np.isnan(table.confidence).all():
+        builders["confidence_histogram"] = lambda runs, style: confidence_histogram(
+            next(iter(runs.values())), style
+        )
+    for of in _isotonic_outcomes(result.metric_scores):
+        if isotonic_table(table, of):
+            builders[f"isotonic_{of}"] = partial(_isotonic, of)
+    parts: list[Content] = [*_charts(judged, builders)]
+    if why:
+        parts.append(Sentences([f"There is no risk–coverage curve: {why}."]))
+    title = f"Confidence, {about}" if about else "Confidence"
+    return [Section(key="confidence", title=title, parts=parts, only_on_pages=True)]
+
+
+def _isotonic(of: str, runs: Mapping[str, BenchmarkResult], style: Style) -> FigureSpec:
+    return isotonic(next(iter(runs.values())), of, style)
+
+
+def _isotonic_outcomes(scores: Mapping[str, MetricScore]) -> list[str]:
+    """Return the outcomes of whose probabilities the run was scored with a part of CORP."""
+    corp = [score for score in scores.values() if score.key.startswith("corp_")]
+    return sorted({str(score.parameters.get("of", "correct")) for score in corp})
+
+
+def _worst(result: BenchmarkResult, ids: ShownIds) -> list[Section]:
+    """Return the cases to look at first, with what the model wrote."""
+    task = result.provenance.task_facts
+    columns = (
+        Column("name", "case"),
+        Column("name", "answer"),
+        Column("name", "truth"),
+        Column("figure", "confidence"),
+        Column("name", "why deferral"),
+        Column("name", "what the model wrote"),
+    )
+    parts: list[Content] = []
+    for kind in worst_rows(result.rows):
+        rows: list[list[Cell]] = [
+            [
+                ids.record(row.record_id) or f"row {index}",
+                answer_words(row.prediction, task)
+                if row.outcome == "answered" and row.prediction is not None
+                else answer_given(row),
+                answer_words(row.ground_truth, task),
+                row.confidence,
+                reasons_of(row.metadata),
+                shortened(row.raw_response),
+            ]
+            for index, row in kind.rows
+        ]
+        n = f"{count(kind.n_rows)} {'case' if kind.n_rows == 1 else 'cases'}"
+        worst = f" The {len(rows)} worst are shown." if kind.n_rows > len(rows) else ""
+        title = f"{kind.title}: {n}"
+        if not rows:
+            parts.append(Sentences([f"{title}."]))
+            continue
+        parts.append(
+            Table(
+                columns=columns,
+                rows=rows,
+                title=title,
+                note=f"{kind.meaning}{worst}",
+                name=f"worst {kind.key}",
+                keys=[str(index) for index, _ in kind.rows],
+            )
+        )
+    title = "Cases to look at first"
+    return [Section(key="worst", title=title, parts=parts, only_on_pages=True)]
 
 
 # --- Scores ----------------------------------------------------------------------------------
 
 
-def _scores(result: BenchmarkResult) -> list[Section]:
+def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> list[Section]:
     """Return the scores, of each kind of patients apart: together they are a result for neither."""
     task = result.provenance.task_facts
     if not result.scores_by_source:
-        return [
-            *_deferral(result.metric_scores),
-            *_baselines(result),
-            *_scores_of(result.metric_scores, task),
-        ]
+        known = {n: one for n, one in result.baselines.items() if n != result.backend_name}
+        others = {**known, **{n: run.metric_scores for n, run in against.items()}}
+        return _scores_of(result.metric_scores, task, others)
     found = []
     for source, stored in result.scores_by_source.items():
-        scores = MetricScores(stored)
+        mark = f" ({source})"
+        others = {
+            **{
+                name.removesuffix(mark): scores
+                for name, scores in result.baselines.items()
+                if name.endswith(mark) and name != f"{result.backend_name}{mark}"
+            },
+            **{name: run.scores_by_source.get(source, {}) for name, run in against.items()},
+        }
         found += [
             replace(one, key=f"{one.key}-{source}", title=f"{one.title}, {source} patients")
-            for one in (*_deferral(scores), *_scores_of(scores, task))
+            for one in _scores_of(MetricScores(stored), task, others)
         ]
-    return [*_baselines(result), *found]
+    return found
 
 
-def _scores_of(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
+# Families of metrics by the beginnings of their keys; the rest is about answers.
+_FAMILIES = {
+    "Deferral": ("deferral", "right_decisions", "inappropriate", "accuracy_on_answerable"),
+    "Decisions": ("decision_",),
+    "Confidence": (
+        *("expected_calibration", "brier", "calibration", "observed", "integrated", "e50", "e90"),
+        *("debiased", "corp_", "auroc", "log_loss", "aurc", "augrc", "risk_at", "eaurc", "eaugrc"),
+    ),
+}
+
+
+def _family(score: MetricScore) -> str:
+    return next((name for name, keys in _FAMILIES.items() if score.key.startswith(keys)), "Answers")
+
+
+def _scores_of(
+    scores: MetricScores,
+    task: TaskFacts | None,
+    others: Mapping[str, Mapping[str, MetricScore]],
+) -> list[Section]:
     general = [score for score in scores.values() if score.key not in DISEASE_KEYS]
     if not general:
-        return _disease(scores, task)
-    columns = (Column("name", "metric"), Column("figure", "value"), Column("count", "n"))
-    rows: list[list[Cell]] = [
-        [score.name, Estimate.of(score.value, score.interval), score.n_evaluated]
-        for score in general
-    ]
+        return _disease(scores, task, others)
+    families: dict[str, list[MetricScore]] = {}
+    for score in general:
+        families.setdefault(_family(score), []).append(score)
+    parts: list[Content] = [_metrics(found, family, others) for family, found in families.items()]
+    lower = [score.name for score in general if score.direction == "lower"]
     lines = [
+        *([f"Lower is better: {', '.join(lower)}."] if lower else []),
         *_undefined(scores),
         *note_lines(scores),
         *_calibration(scores),
         *_confident_errors(scores),
         *method_lines(methods_of(scores.values())),
     ]
-    keys = [score.identifier for score in general]
-    parts: list[Content] = [Table(columns=columns, rows=rows, keys=keys)]
     parts += [Sentences(lines)] if lines else []
     section = Section(key="metrics", title="Metrics", parts=parts, folded=True)
-    return [section, *_disease(scores, task)]
+    return [section, *_disease(scores, task, others)]
+
+
+def _metrics(
+    scores: Sequence[MetricScore], title: str, others: Mapping[str, Mapping[str, MetricScore]]
+) -> Table:
+    """Return a family of metrics with their intervals, and what others score in them."""
+    known = {who: found for who, found in others.items() if any(s.name in found for s in scores)}
+    columns = (
+        Column("name", "metric"),
+        Column("figure", "value"),
+        Column("count", "n"),
+        *(Column("figure", who) for who in known),
+    )
+    rows: list[list[Cell]] = [
+        [
+            score.name,
+            Estimate.of(score.value, score.interval),
+            score.n_evaluated,
+            *(_value(found.get(score.name)) for found in known.values()),
+        ]
+        for score in scores
+    ]
+    keys = [score.identifier for score in scores]
+    return Table(columns=columns, rows=rows, title=title, name="metrics", keys=keys)
 
 
 def _undefined(scores: Mapping[str, MetricScore]) -> list[str]:
@@ -331,7 +574,11 @@ def _confident_errors(scores: MetricScores) -> list[str]:
 # --- The disease -----------------------------------------------------------------------------
 
 
-def _disease(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
+def _disease(
+    scores: MetricScores,
+    task: TaskFacts | None,
+    others: Mapping[str, Mapping[str, MetricScore]],
+) -> list[Section]:
     """Return the figures of the positive answer, and what was answered to which truth."""
     words = disease_words(scores, task)
     known = [scores.get(key) for key in DISEASE_KEYS]
@@ -358,6 +605,8 @@ def _disease(scores: MetricScores, task: TaskFacts | None) -> list[Section]:
             for score in found
         ]
         parts.append(Table(columns=columns, rows=rows))
+        if any(score.name in known_of for score in found for known_of in others.values()):
+            parts.append(_metrics(found, "The same figures of others", others))
     matrix = _matrix(scores, task)
     if matrix is not None:
         parts.append(matrix)
@@ -394,7 +643,9 @@ def _matrix(scores: MetricScores, task: TaskFacts | None) -> Table | None:
         ]
         for i, name in enumerate(names)
     ]
-    return Table(columns=columns, rows=rows, title="What was answered to which truth")
+    return Table(
+        columns=columns, rows=rows, title="What was answered to which truth", name="matrix"
+    )
 
 
 # --- Baselines -------------------------------------------------------------------------------
@@ -442,6 +693,53 @@ def _how(result: BenchmarkResult) -> list[Content]:
     return [Facts([*lines, *_execution(result)])]
 
 
+def _inputs(result: BenchmarkResult, reproduce: str) -> list[Section]:
+    """Return the data, the prompts, the settings and how to run it again."""
+    parts: list[Content] = []
+    if described := flat_facts(result.suite_description):
+        parts.append(Facts(described))
+    prompts = prompt_templates(result)
+    parts += [
+        Listing(text.splitlines(), title=f"Prompt, patient data redacted: {name}")
+        for name, text in prompts[:N_PROMPTS_SHOWN]
+    ]
+    if len(prompts) > N_PROMPTS_SHOWN:
+        more = f"{count(len(prompts) - N_PROMPTS_SHOWN)} further prompts are in the saved result."
+        parts.append(Sentences([more]))
+    if result.provenance.config:
+        settings = dumps(result.provenance.config).splitlines()
+        parts.append(Listing(settings, title="Settings that the run was started with"))
+    again = reproduce or "krisis show RESULT.json --metric default"
+    parts.append(Listing(again.splitlines(), title="Run it again"))
+    title = "Data, prompts and settings"
+    return [Section(key="inputs", title=title, parts=parts, folded=True, only_on_pages=True)]
+
+
+def prompt_templates(result: BenchmarkResult) -> list[tuple[str, str]]:
+    """Return the redacted prompts, each once, with the mode that it was used in."""
+    modes = {row.prompt: row.prompt_mode for row in result.evaluation_results if row.prompt}
+    stored = result.prompts.prompt_templates or tuple(modes)
+    return [(modes.get(text) or f"template {i + 1}", text) for i, text in enumerate(stored)]
+
+
+def flat_facts(content: JsonMapping, prefix: str = "") -> list[tuple[str, str]]:
+    """Return what a mapping says, nested facts by their path; long lists are cut."""
+    found: list[tuple[str, str]] = []
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            found += flat_facts(value, f"{prefix}{key.replace('_', ' ')} · ")
+        elif value not in (None, "", []):
+            found.append((f"{prefix}{key.replace('_', ' ')}", _fact_words(value)))
+    return found
+
+
+def _fact_words(value: JsonValue) -> str:
+    if isinstance(value, list | tuple):
+        text = dumps(value, indent=None)
+        return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]} …"
+    return of_a_chart(value)
+
+
 def _execution(result: BenchmarkResult) -> Iterable[tuple[str, str]]:
     """Return how the run went, under the names that the JSON reports have in ``extras``."""
     took, known = result.spending, result.extras
@@ -463,8 +761,26 @@ def _execution(result: BenchmarkResult) -> Iterable[tuple[str, str]]:
         "n_dropped_fields": took.n_dropped_fields or None,
         "models_answered": list(result.provenance.models_answered) or None,
         "seed": result.provenance.seed,
+        "started_at": result.provenance.started_at,
+        "krisis_version": result.provenance.krisis_version,
+        "git_commit": result.provenance.git_commit,
+        "run_id": result.provenance.run_id,
+        "latency_seconds": _flat(took.latency_seconds),
+        "price_per_million_tokens": _flat(took.price_per_million_tokens),
+        "cache_fault": took.cache_fault or None,
+        "repeats": result.provenance.repeats,
+        "versions": _flat(result.provenance.versions),
+        "agreement": _flat(asdict(result.agreement)) if result.agreement else None,
+        **{name: _flat(value) for name, value in result.other.items()},
     }
     return [(name, _fact(value)) for name, value in facts.items() if value is not None]
+
+
+def _flat(value: JsonValue) -> JsonValue:
+    """Return nested facts as one line; nothing where there are none."""
+    if not isinstance(value, Mapping):
+        return value
+    return ", ".join(f"{name} {_fact_words(one)}" for name, one in value.items()) or None
 
 
 def _lost_tokens(took: Spending) -> str:

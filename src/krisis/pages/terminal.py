@@ -65,7 +65,7 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
             console.print(_safe(f"Verdict on the {document.verdict.about}:"))
         console.print(_verdict(document.verdict, verbose=verbose))
     for section in document.sections:
-        if verbose or section.key in document.first:
+        if not section.only_on_pages and (verbose or section.key in document.first):
             console.print()
             console.print(_safe(section.title, "bold"))
             shown = [part for part in section.parts if not isinstance(part, Chart)]
@@ -88,7 +88,8 @@ def _print_words(console: Console, text: str) -> None:
 
 
 def _safe(text: str, style: str = "") -> Text:
-    """Return text that cannot steer the terminal, and that no line break parts from its sign."""
+    """Return text that cannot steer the terminal or begin a line; signs stay with their figures."""
+    text = " ".join(text.split())
     tied = _COMMAND.sub(lambda found: found[0].replace(" ", _TIED), text.replace(" %", f"{_TIED}%"))
     return Text(spelled_out(tied), style=style)
 
@@ -132,19 +133,24 @@ def _print_table(console: Console, table: Table) -> None:
         [f"*{cell}" if (at, place) in table.best else cell for place, cell in enumerate(row)]
         for at, row in enumerate(table.written())
     ]
-    for number, places in enumerate(_that_fit(table, written)):
+    narrowest = _narrowest(table, written)
+    for number, places in enumerate(_that_fit(table, narrowest)):
         if number:
             console.print()
+        widest = [max(len(headings[p]), *(len(row[p]) for row in written), 0) + 2 for p in places]
+        tight = sum(widest) - 2 > WIDTH
         grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
         for place in places:
             column = table.columns[place]
+            # A figure is never broken or cut: where room is short, headings and words are wrapped.
+            fixed = tight and column.is_number and narrowest[place] <= _WIDEST_NUMBER
             longest = max((len(row[place]) for row in written), default=0)
             grid.add_column(
                 _safe(_LEVEL.sub(lambda found: found[0].replace(" ", _TIED), headings[place])),
                 justify="right" if column.is_number else "left",
                 overflow="fold",
                 no_wrap=place == 0 and len(table.columns) > 3 and longest <= _WIDEST_NAME,
-                min_width=min(longest, _WIDEST_NUMBER) if column.is_number else None,
+                width=narrowest[place] - 2 if fixed else None,
             )
         for row in written:
             grid.add_row(*(_safe(row[place]) for place in places))
@@ -155,13 +161,17 @@ def _print_table(console: Console, table: Table) -> None:
         _print_words(console, table.note)
 
 
-def _that_fit(table: Table, written: list[list[str]]) -> list[list[int]]:
-    """Return the columns in parts that fit the terminal, each with the first; most are one part."""
-    narrowest = [
+def _narrowest(table: Table, written: list[list[str]]) -> list[int]:
+    """Return the width of every column with its gap, where headings are wrapped between words."""
+    found = [
         max(map(len, (*_words(heading), *(row[place] for row in written))), default=0) + 2
         for place, heading in enumerate(table.headings())
     ]
-    narrowest[0] = min(narrowest[0], _WIDEST_NAME)
+    return [min(found[0], _WIDEST_NAME + 2), *found[1:]]
+
+
+def _that_fit(table: Table, narrowest: list[int]) -> list[list[int]]:
+    """Return the columns in parts that fit the terminal, each with the first; most are one part."""
     if not all(one.is_number for one in table.columns[1:]):
         return [list(range(len(narrowest)))]  # words can be wrapped
     parts: list[list[int]] = [[0]]

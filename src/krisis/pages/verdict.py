@@ -60,12 +60,20 @@ def verdict_of(result: BenchmarkResult, bound: RiskBound | None = None) -> Verdi
             _knew_when(run, guideline),
             _right(run.table, guideline),
             _trusted(run.table),
-            _usable(in_force),
-            _left(run.table, in_force),
-            _groups(run.table, in_force),
+            usable_line(in_force),
+            left_line(run.table, in_force),
+            groups_line(run.table, in_force),
         ],
         about,
     )
+
+
+def threshold_verdict(table: Table, in_force: ThresholdInForce) -> Verdict:
+    """Return the lines that a threshold decides; where none is certified, the lowest risk alone."""
+    lines = [usable_line(in_force)]
+    if in_force.certified:
+        lines += [left_line(table, in_force), groups_line(table, in_force)]
+    return Verdict(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +355,8 @@ def _most_confident(table: Table) -> Stated:
 # --- Usable at the risk that is allowed? ----------------------------------------------------
 
 
-def _usable(in_force: ThresholdInForce) -> VerdictLine:
+def usable_line(in_force: ThresholdInForce) -> VerdictLine:
+    """Say from which confidence on a run may answer, or the lowest risk that it reaches."""
     line = _Line("usable", f"Usable at a risk of {100 * in_force.bound.risk:g} %?")
     if in_force.threshold is not None:
         share = Estimate.of(float(in_force.answered.mean()), in_force.coverage())
@@ -371,7 +380,8 @@ def _usable(in_force: ThresholdInForce) -> VerdictLine:
 # --- Left for people ------------------------------------------------------------------------
 
 
-def _left(table: Table, in_force: ThresholdInForce) -> VerdictLine:
+def left_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
+    """Count the cases that are left for people."""
     n, why = in_force.n_left, "abstained or gave no answer"
     if in_force.certified:
         why = "abstained, no answer, or below that confidence"
@@ -390,7 +400,7 @@ def _left(table: Table, in_force: ThresholdInForce) -> VerdictLine:
 # --- Groups to watch ------------------------------------------------------------------------
 
 
-def _groups(table: Table, in_force: ThresholdInForce) -> VerdictLine:
+def groups_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
     """Name the declared groups that are worse than they may be.
 
     At a certified threshold that is a risk above the bound, otherwise one above that of all
@@ -421,30 +431,6 @@ def _groups(table: Table, in_force: ThresholdInForce) -> VerdictLine:
         return line(None, found, [against])
     counted = f"none of {len(large)} groups of {SMALLEST_GROUP} patients or more"
     return line(None, reason=counted)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupShares:
-    """A declared group: its cases, the share answered, and the share right of these."""
-
-    name: str
-    n: int
-    answered: Estimate
-    right: Estimate | str
-
-
-def group_shares(table: Table) -> list[GroupShares]:
-    """Return the figures of every declared group of enough patients, the worst first."""
-    found = []
-    for name, inside in _large_groups(table, table.everyone).items():
-        right: Estimate | str = f"fewer than {SMALLEST_GROUP} answered"
-        answered = inside & table.answered
-        if np.unique(table.patients.code[answered]).size >= SMALLEST_GROUP:
-            right = _share(table, table.correct, answered)
-        n = int(inside.sum())
-        found.append(GroupShares(name, n, _share(table, table.answered, inside), right))
-    worst = [(1.0 if isinstance(g.right, str) else g.right.value, i) for i, g in enumerate(found)]
-    return [found[i] for _, i in sorted(worst)]
 
 
 def _large_groups(table: Table, answered: BoolArray) -> dict[str, BoolArray]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
 from krisis.pages import numbers
+from krisis.pages.charts.curves import Curve, not_drawable, risk_coverage
+from krisis.pages.charts.paired_confidence import Panel, confidence_panels
 from krisis.pages.compare import (
     UNPAIRED,
     about_lines,
@@ -23,12 +25,10 @@ from krisis.pages.compare import (
     where_lines,
 )
 from krisis.pages.document import Column, Table
-from krisis.pages.figure import Chart, Figure, alt, data, percent_axis, unit_scale
+from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate
-from krisis.reporting import pages
-from krisis.reporting.paired_confidence import Panel, confidence_panels
-from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
-from krisis.reporting.style import series
+from krisis.pages.shell import render
+from krisis.pages.style import Style
 from krisis.results.account import TaskFacts
 from krisis.results.comparison.compare import Comparison, MetricDelta
 from krisis.results.comparison.matching import OUTCOMES, ChangedRow
@@ -253,57 +253,19 @@ def _curves(comparison: Comparison) -> list[Figure]:
     if comparison.paired:  # two runs on their common cases, more of them each on its own
         matched = comparison.pairs[0].matched if len(comparison.runs) == 2 else None
         rows = matched.rows if matched else {n: run.rows for n, run in comparison.runs.items()}
-    found = {name: run_curve(run.table) for name, run in rows.items()}
-    drawn = [
-        {"run": name, **point}
-        for name, curve in found.items()
-        if curve is not None
-        for point in curve_points(curve)
-    ]
-    if not drawn:
-        return []
-    return [
-        Figure(
-            "risk_coverage",
-            "Risk against coverage, all runs",
-            (
-                "Each curve ends where its model keeps every answer it gave. Compare curves at "
-                "the same coverage: a model that answers less is not safer by that alone."
-            ),
-            _curve_chart(drawn, [name for name, curve in found.items() if curve is not None]),
-            drawn,
-        )
-    ]
-
-
-def _curve_chart(drawn: list[JsonObject], names: list[str]) -> Chart:
-    looks = series(names).values()
-    tones, dashes = [str(one.tone) for one in looks], [one.dash for one in looks]
-    ends = [[row for row in drawn if row["run"] == name][-1] for name in names]
-    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=380)
-
-    def styled(channel: Chart, values: Sequence[object], legend: Chart) -> Chart:
-        scale = alt.Scale(domain=names, range=list(values))
-        return channel("run:N", sort=names, scale=scale, legend=legend)
-
-    encoding = {
-        "x": alt.X("coverage:Q", scale=unit_scale(), axis=percent_axis()),
-        "y": alt.Y("selective_risk:Q", title=KEPT_ERRORS, axis=percent_axis()),
-        "color": styled(alt.Color, tones, legend),
+    curves = {
+        name: Curve.of(name, run.table, options=None)
+        for name, run in rows.items()
+        if not not_drawable(run.table)
     }
-    dash, shape = (
-        styled(alt.StrokeDash, dashes, legend),
-        styled(alt.Shape, [one.shape for one in looks], None),
-    )
-    lines = alt.Chart(data(drawn)).mark_line(strokeWidth=2).encode(**encoding, strokeDash=dash)
-    points = alt.Chart(data(ends)).mark_point(size=80, filled=True, opacity=1)
-    return (lines + points.encode(**encoding, shape=shape)).properties(width=560, height=300)
+    style = Style().whole_width
+    return [risk_coverage(curves, style).figure(style)] if curves else []
 
 
 def comparison_html(comparison: Comparison, *, with_ids: bool = False) -> str:
     """Return the page as one self-contained file."""
     page = comparison_page(comparison, with_ids=with_ids)
-    return pages.render(
+    return render(
         "comparison.html",
         comparison=page,
         title=f"Comparison: {', '.join(page.names)}",

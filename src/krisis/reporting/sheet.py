@@ -12,12 +12,12 @@ from typing import Literal
 
 from krisis import __version__
 from krisis.json_values import JsonObject, plain
+from krisis.pages.wording import number
 from krisis.reporting.provenance import execution_facts
 from krisis.reporting.sheet_data import described
 from krisis.reporting.sheet_facts import FACTS, scores_by_kind
 from krisis.reporting.sheet_flow import Box, flow
 from krisis.reporting.sheet_run import STATES, Fact, SheetRun, no_model
-from krisis.reporting.wording import number
 
 GUIDELINE = (
     "TRIPOD-LLM: Gallifant et al., The TRIPOD-LLM reporting guideline for studies using large "

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from krisis.json_values import JsonValue
 from krisis.metrics.base import EvaluationResult
-from krisis.reporting import wording
+from krisis.pages import wording
 from krisis.reporting.provenance import data_facts
 from krisis.reporting.sheet_run import Fact, SheetRun
 

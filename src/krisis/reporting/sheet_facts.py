@@ -12,7 +12,7 @@ from krisis.json_values import JsonValue, dumps
 from krisis.metrics.base import MetricScore
 from krisis.metrics.explanations import explained
 from krisis.outcomes import EVALUATED
-from krisis.reporting import wording
+from krisis.pages import wording
 from krisis.reporting.sheet_data import (
     deferral_facts,
     groups_facts,

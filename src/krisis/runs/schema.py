@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Sequence
+from functools import cache
 
 APPLICATION_ID = 0x6B726973  # "kris"
 MAJOR, MINOR = 1, 0
@@ -154,6 +155,7 @@ def columns(table: str) -> str:
     return ", ".join((*TABLES[table], "checksum"))
 
 
+@cache
 def insert(table: str, *, replace: bool = False) -> str:
     """Return the statement that writes one line of a table."""
     marks = ", ".join("?" * (len(TABLES[table]) + 1))

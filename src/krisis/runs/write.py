@@ -97,7 +97,7 @@ class RunWriter:
         self._cases: Sequence[StoredCase] = ()
         self._shared: dict[str, int | None] = {}
         self._fault: RunFailed | None = None
-        self._pending: list[tuple[Work, Future[None]]] = []
+        self._pending: list[tuple[Work, Future[None] | None]] = []
         self._wake = threading.Condition()
         self._is_closing = False
         self._started = time.monotonic()
@@ -181,7 +181,7 @@ class RunWriter:
             connection.executemany(insert("rows", replace=True), lines)
             connection.execute(insert("usage"), took)
 
-        self._submit(add)
+        self._put(add)
 
     def note_call(self, n_input: float, n_output: float) -> Future[None]:
         """Keep the most that a call can take; it may be sent when the future is done."""
@@ -193,7 +193,7 @@ class RunWriter:
     def note_totals(self, usage: CallTotals) -> None:
         """Keep what calls took that led to no row."""
         took = self._usage_line(None, 0, usage)
-        self._submit(lambda connection: _execute(connection, insert("usage"), took))
+        self._put(lambda connection: _execute(connection, insert("usage"), took))
 
     def note_provider_batch(self, batch: ProviderBatch, usage: CallTotals | None = None) -> None:
         """Keep the state of a provider batch; on disk when this returns."""
@@ -219,7 +219,7 @@ class RunWriter:
             self._checksums.sealed("not_taken", number, storable(place), storable(reason))
             for number, (place, reason) in enumerate(places_and_reasons, start=1)
         ]
-        self._submit(lambda connection: _execute_all(connection, insert("not_taken"), lines))
+        self._put(lambda connection: _execute_all(connection, insert("not_taken"), lines))
 
     def rewrite_cases(self) -> None:
         """Write the cases again as the suite gives them, in place of damaged ones."""
@@ -265,7 +265,7 @@ class RunWriter:
             connection.execute("DELETE FROM baselines")
             connection.executemany(insert("baselines"), lines)
 
-        self._submit(keep)
+        self._put(keep)
 
     def finish(self, facts: str, scores: str, version: str, note: Work | None = None) -> None:
         """Keep what the run came to, beside the rows it was computed from, and note a decision."""
@@ -321,7 +321,7 @@ class RunWriter:
             if is_last and not pending:
                 return
 
-    def _commit(self, pending: Sequence[tuple[Work, Future[None]]]) -> None:
+    def _commit(self, pending: Sequence[tuple[Work, Future[None] | None]]) -> None:
         try:
             if self._fault is not None:
                 raise self._fault
@@ -335,10 +335,12 @@ class RunWriter:
                 self._connection.execute("ROLLBACK")
             fault = self._failed(error)
             for _, done in pending:
-                done.set_exception(fault)
+                if done is not None:
+                    done.set_exception(fault)
         else:
             for _, done in pending:
-                done.set_result(None)
+                if done is not None:
+                    done.set_result(None)
 
     def _checkpoint(self) -> None:
         with suppress(sqlite3.Error):  # a reader may be in the way: the next one will do
@@ -364,14 +366,18 @@ class RunWriter:
         return self._fault
 
     def _submit(self, work: Work) -> Future[None]:
-        if self._fault is not None:
-            raise self._fault
+        """Have something written; the future is done when it is on disk."""
         done: Future[None] = Future()
         done.set_running_or_notify_cancel()  # nobody who waits for it can call it off
+        self._put(work, done)
+        return done
+
+    def _put(self, work: Work, done: Future[None] | None = None) -> None:
+        if self._fault is not None:
+            raise self._fault
         with self._wake:
             self._pending.append((work, done))
             self._wake.notify()
-        return done
 
     def _end_session(self, connection: sqlite3.Connection) -> None:
         if self._session:
@@ -523,12 +529,16 @@ def _execute_all(connection: sqlite3.Connection, sql: str, lines: Lines) -> None
 
 
 def settings_of(journal: str) -> list[str]:
-    """Return the settings with which a commit is on disk when it returns, by kind of journal."""
-    how = {"WAL": "FULL", "DELETE": "EXTRA"}[journal]
+    """Return the settings with which a commit is on disk when it returns, by kind of journal.
+
+    EXTRA synchronises the folder when a rollback journal is deleted: one that came back after a
+    power cut would be played over a newer file. Going over to the log needs such a journal once.
+    """
     # Only macOS tells a disk that has the data in its own memory from one that wrote them.
     return [
+        "synchronous = EXTRA",
         f"journal_mode = {journal}",
-        f"synchronous = {how}",
+        f"synchronous = {'FULL' if journal == 'WAL' else 'EXTRA'}",
         "fullfsync = ON",
         "checkpoint_fullfsync = ON",
         "trusted_schema = OFF",
@@ -564,6 +574,7 @@ def merge_and_close(connection: sqlite3.Connection) -> None:
     """Leave one file: what is in the write-ahead log goes into it, and the log goes."""
     with closing(connection), suppress(sqlite3.Error):  # a reader in the way: a later command can
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("PRAGMA journal_mode = DELETE")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,19 +22,10 @@ N_REDRAWS = 1000
 _N_CANDIDATES = 8  # on either side of the observed error
 _FARTHEST = 5.0  # standard deviations of the error beyond the observed one
 
-# The size of the gaps of bins (bins × anything), given the share of the answers of every bin.
-Measure = Callable[[FloatArray, FloatArray], FloatArray]
-
 
 def mean_gap(share: FloatArray, gap: FloatArray) -> FloatArray:
-    """Return Σ w|gap|, the expected calibration error."""
+    """Return Σ w|gap| over the bins (bins × anything), the expected calibration error."""
     size: FloatArray = np.tensordot(share, np.abs(gap), axes=1)
-    return size
-
-
-def root_mean_square_gap(share: FloatArray, gap: FloatArray) -> FloatArray:
-    """Return √ Σ w gap²."""
-    size: FloatArray = np.sqrt(np.tensordot(share, np.square(gap), axes=1))
     return size
 
 
@@ -52,7 +42,6 @@ def calibration_gap_interval(
     *,
     options: BootstrapOptions | None = None,
     prior_icc: float = PRIOR_ICC,
-    measure: Measure = mean_gap,
 ) -> CalibrationGap:
     """Return every calibration error under which the observed one would not surprise.
 
@@ -83,12 +72,12 @@ def calibration_gap_interval(
     bins = answers.sums()
     share = bins.number / bins.n_answers
     errors = answers.errors(prior_icc=prior_icc, level=drawn.level)
-    observed = float(measure(share, bins.gap))
+    observed = float(mean_gap(share, bins.gap))
     low, debiased, high = 0.0, 0.0, 0.0
     if bins.gap.any():
         accuracy = _candidates(bins, errors)
-        sizes = _redrawn(bins, accuracy, errors, measure, options=drawn)
-        error = measure(share, accuracy - bins.confidence[:, None])
+        sizes = _redrawn(bins, accuracy, errors, options=drawn)
+        error = mean_gap(share, accuracy - bins.confidence[:, None])
         tail = (1 - drawn.level) / 2
         low, debiased, high = _inverted(error, _share_beyond(sizes, observed), tail)
     # Which confidences the patients have is chance too, besides which answers are right.
@@ -146,7 +135,6 @@ def _redrawn(
     bins: Bins,
     accuracy: FloatArray,
     errors: ShareDistribution,
-    measure: Measure,
     *,
     options: BootstrapOptions,
 ) -> FloatArray:
@@ -165,7 +153,7 @@ def _redrawn(
     for k, a in enumerate(np.round(accuracy.T, 12)):
         generator = np.random.default_rng([options.seed, 3])
         hits = generator.binomial(rows, a[:, None])
-        sizes[k] = measure(share, hits / rows - bins.confidence[:, None])
+        sizes[k] = mean_gap(share, hits / rows - bins.confidence[:, None])
     return sizes
 
 

@@ -6,11 +6,15 @@ the interval or test, normal or Student's.
 
 from __future__ import annotations
 
+import bisect
 import math
 
+import numpy as np
 from scipy import special
 
 _ROUNDING = 1e-9
+# The risks over which an assurance is averaged, and the largest size that it names.
+_N_RISKS, _MOST_TIMES = 200, 100
 
 
 def wilson_assurance(n: float, expected: float, half_width: float, z: float) -> float:
@@ -78,3 +82,37 @@ def non_inferiority_power(
     """
     spread = math.sqrt(max(discordance - difference**2, _ROUNDING))
     return float(special.ndtr((difference + margin) * math.sqrt(n) / spread - z))
+
+
+def assured_rows(
+    errors: float, rows: float, *, risk: float, level: float, power: float = 0.8
+) -> float:
+    """Return how many answers show a risk below the bound with this power; NaN if unknown.
+
+    ``errors`` of ``rows`` answers were seen, so the true risk r has the distribution
+    Beta(errors + 1, rows − errors + 1). Of N answers a one-sided test at ``level`` rejects a risk
+    of α with the chance Φ(((α − r)√N − z√(α(1 − α)))/√(r(1 − r))), here averaged over r: with the
+    risk that was seen taken for the true one, a low one is mostly luck, and the size named is far
+    too small. No size is named that exceeds a hundred times the answers.
+
+    Reference: O'Hagan, Stevens and Campbell, Assurance in clinical trial design, Pharmaceutical
+    Statistics 4 (2005) 187–201.
+
+    >>> assured_rows(5, 100, risk=0.1, level=0.056)
+    511.0
+    >>> assured_rows(9, 100, risk=0.1, level=0.056)
+    nan
+    """
+    middle = (np.arange(_N_RISKS) + 0.5) / _N_RISKS
+    r = special.betaincinv(errors + 1, rows - errors + 1, middle)
+    limit = -special.ndtri(level) * math.sqrt(risk * (1 - risk))
+
+    def chance(n: float) -> float:
+        net = (risk - r) * math.sqrt(n) - limit
+        return float(special.ndtr(net / np.sqrt(r * (1 - r))).mean())
+
+    most = math.ceil(_MOST_TIMES * rows)
+    if chance(most) < power:
+        return math.nan
+    fewest = bisect.bisect_left(range(1, most), power, key=chance) + 1
+    return float(fewest)

@@ -73,13 +73,16 @@ def decide(
         against: Other runs of the same cases to price.
         prevalence: Share of the positive answer, or ``ANSWER=SHARE,…`` of all, to re-weight to.
         reader: Run of a reader on the same cases, for model, reader and both together.
-        reader_sensitivity, reader_specificity, reader_accuracy: Stated figures of a reader.
+        reader_sensitivity: Stated sensitivity of a reader.
+        reader_specificity: Stated specificity of a reader.
+        reader_accuracy: Stated accuracy of a reader.
         reader_column: Metadata column with the reader's answers.
         curve: Return the decision curve of a binary task in place of costs.
         thresholds: Threshold probabilities of the curve.
         threshold: Also price deferring below this confidence; of a curve or with a reader, in
             place of the certified one.
-        risk, delta: Risk at which a threshold is certified, and the chance to be wrong in that.
+        risk: Risk at which a threshold is certified.
+        delta: Probability that the certificate is wrong.
         certificate: Certificate of `krisis certify`, whose threshold is taken instead.
         default_action: Of the curve: treat or none, where neither model nor reader decides.
         folds: Folds of patients for cross-fitting.

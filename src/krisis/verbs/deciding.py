@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,32 +17,27 @@ from krisis.confidence.evaluation import (
     same_participants,
 )
 from krisis.confidence.variants import available_variants, confidence_of
+from krisis.decisions.audit import Audit
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.audit_labels import (
-    DisputedLabels,
-    LabelAgreement,
-    agreement_lines,
     disputed_labels,
-    disputed_lines,
     label_agreement,
 )
 from krisis.decisions.certificate import Certificate, certificate_from
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.check import Check, Gate, check_run
 from krisis.decisions.costs import CostTable, read_costs
-from krisis.decisions.group_findings import GroupAudit, group_lines
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.monitor import Monitoring, monitor_runs
 from krisis.decisions.reviewed import ReviewedLabels, reviewed_labels
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
-from krisis.decisions.stability import Stability, stability_of_saved
-from krisis.decisions.stability_text import stability_lines
+from krisis.decisions.stability import stability_of_saved
 from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK, RiskBound
 from krisis.decisions.verify import Verification, verify_run
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonObject, read_object
+from krisis.json_values import read_object
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import LOSSES, FloatArray
 from krisis.metrics.totals_report import totals_report
@@ -90,11 +85,14 @@ def selective(
         loss: error, abs or abs_norm; that of the task unless given.
         coverage_grid: Coverages at which to report risk.
         area_coverage: Report the areas up to this coverage too.
-        resamples, seed, rng: Resamples of patients, their seed, and default or legacy draws.
+        resamples: Number of bootstrap resamples of patients.
+        seed: Seed of the resamples.
+        rng: default, or legacy to draw as published intervals were drawn.
         interval_method: percentile, as published, or expanded_percentile, in place of
             the method that covers for each figure.
         intersection_only: Compare the patients that both runs have.
-        mode, against_mode: The experiment of a PHQ-8 run file, of either run.
+        mode: The experiment of a PHQ-8 run file.
+        against_mode: The experiment of the second run file.
 
     Returns:
         A `Selective` with curves, areas and risks, each with its interval.
@@ -376,40 +374,6 @@ def monitor(
     )
 
 
-@dataclass(frozen=True)
-class Audit:
-    """What an audit found: by group, between labels, and between askings of one case."""
-
-    groups: GroupAudit
-    agreement: LabelAgreement | None = None
-    disputed: DisputedLabels | None = None
-    stability: Stability | None = None
-    reviewed: ReviewedLabels | None = None
-
-    def to_json(self) -> JsonObject:
-        """Return the findings under groups, agreement, disputed, stability and reviewed."""
-        parts = {
-            "groups": self.groups,
-            "agreement": self.agreement,
-            "disputed": self.disputed,
-            "stability": self.stability,
-            "reviewed": self.reviewed,
-        }
-        found = {name: part.to_json() for name, part in parts.items() if part is not None}
-        return {"kind": "krisis.audit", "schema_version": 1, **found}
-
-    def lines(self) -> list[str]:
-        """Return the findings as a terminal shows them."""
-        lines = group_lines(self.groups)
-        lines += ["", *agreement_lines(self.agreement)] if self.agreement else []
-        lines += ["", *disputed_lines(self.disputed)] if self.disputed else []
-        lines += ["", *stability_lines(self.stability)] if self.stability else []
-        return lines + (["", *self.reviewed.lines()] if self.reviewed else [])
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-
 def audit(
     run: AnyRun,
     *,
@@ -435,7 +399,8 @@ def audit(
         threshold: Answer from this confidence on; unless given from the certified threshold on,
             and where none can be certified every answer counts.
         coverage: Answer this share of the rows, the most confident, instead.
-        risk, delta: Risk at which a threshold is certified, and the chance to be wrong in that.
+        risk: Risk at which a threshold is certified.
+        delta: Probability that the certificate is wrong.
         certificate: Certificate of `krisis certify`, whose threshold is taken instead.
         confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
         calibration: Calibrator of `krisis calibrate` that makes the score.
@@ -451,8 +416,8 @@ def audit(
     >>> import krisis
     >>> rows = {"y": [0, 1] * 60, "p": [0, 1, 0, 0] * 30, "sex": ["f", "f", "m", "m"] * 30}
     >>> run = krisis.score(rows, truth="y", prediction="p", groups=["sex"])
-    >>> [(group.name, group.n_rows) for group in krisis.audit(run).groups.groups]
-    [('sex_f', 60), ('sex_m', 60)]
+    >>> {group.name: group.n_rows for group in krisis.audit(run).groups.groups}
+    {'sex_f': 60, 'sex_m': 60}
     """
     score = ScoreOptions(
         confidence=confidence, calibrator=calibrator_of(calibration), loss=loss, seed=seed

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
@@ -16,18 +17,17 @@ from krisis.decisions.team import team_from
 from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import write_text
-from krisis.pages.figure import Figure
-from krisis.reporting.audit import audit_section
-from krisis.reporting.certificate import certificate_section
-from krisis.reporting.decide import decide_section
-from krisis.reporting.decision_curve import decision_curve_section
-from krisis.reporting.report import RunReport, build_report, report_html, save_figures
-from krisis.reporting.run_figures import (
-    FigureOptions,
-    check_figure_file,
-    figure_file,
-    runs_figure,
+from krisis.pages.charts.runs import FigureOptions, check_figure_file, figure_file, runs_figure
+from krisis.pages.decision_sections import (
+    audit_section,
+    benefit_section,
+    certificate_section,
+    cost_section,
 )
+from krisis.pages.document import Document
+from krisis.pages.figure import Figure, check_charts
+from krisis.pages.run import run_document
+from krisis.pages.shell import page
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.ids import ShownIds
@@ -48,7 +48,7 @@ from krisis.verbs.scoring import load, results_of
 class ReportFiles:
     """A page that was written: what it says, where it is, and the files of its charts."""
 
-    page: RunReport
+    document: Document
     path: Path
     figures: tuple[Path, ...] = ()
 
@@ -89,15 +89,16 @@ def report(
         overwrite: Replace an older page.
 
     Returns:
-        The `ReportFiles`: the page, its path and the files of its charts.
+        The `ReportFiles`: the document, its path and the files of its charts.
 
     >>> import tempfile, krisis
     >>> run = krisis.score({"y": [0, 1] * 20, "p": [0, 1] * 20}, truth="y", prediction="p")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     written = krisis.report(run, f"{folder}/report.html")
-    >>> written.page.attrition.n_answered
-    40
+    >>> written.document.verdict.line("correctness").answer
+    'yes'
     """
+    check_charts()
     result = run if isinstance(run, BenchmarkResult) else load(run)
     others = results_of(against)
     refuse_other_data({"this run": result, **others})
@@ -123,26 +124,28 @@ def report(
             costs=costs, certificate=sealed, team=team, score=score, prevalence=population
         )
         priced = decide_run(items, options, baselines=baselines_of(run, against))
-        shown.append(decide_section(priced))
+        shown.append(cost_section(priced))
     if curve:
         in_force = threshold_of_run(items_of(run), score=score, certificate=sealed)
         drawn = decision_curve(
             items_of(run),
             CurveOptions(score=score, answer_from=in_force.threshold, prevalence=population),
         )
-        shown.append(decision_curve_section(drawn))
-    shown += [audit_section(items_of(run))] if audit else []
+        shown.append(benefit_section(drawn))
+    shown += [audit_section(audit_groups(items_of(run)))] if audit else []
     again = "" if isinstance(run, BenchmarkResult) else reproduce_command(Path(run))
-    page = build_report(
-        result,
-        baselines=others,
-        reproduce=again,
-        sections=shown,
-        ids=ShownIds.of(result, with_ids=with_ids),
-    )
-    write_text(Path(output), report_html(page), overwrite=overwrite)
-    drawn_files = () if figures is None else tuple(save_figures(page, Path(figures)))
-    return ReportFiles(page, Path(output), drawn_files)
+    ids = ShownIds.of(result, with_ids=with_ids)
+    document = run_document(result, against=others, reproduce=again, ids=ids)
+    # What was asked for comes before what every report folds away.
+    at = next(i for i, one in enumerate(document.sections) if one.folded)
+    sections = [*document.sections[:at], *shown, *document.sections[at:]]
+    document = replace(document, sections=sections)
+    write_text(Path(output), page(document), overwrite=overwrite)
+    drawn_files: list[Path] = []
+    if figures is not None:
+        for chart in document.charts():
+            drawn_files += chart.draw().save(Path(figures))
+    return ReportFiles(document, Path(output), tuple(drawn_files))
 
 
 def figure(
@@ -160,7 +163,7 @@ def figure(
     Arguments:
         runs: One to twelve runs, by path or in memory; a mapping gives them names.
         output: The new file to write: .pdf, .svg or .png.
-        kind: risk-coverage, reliability, forest or deferral.
+        kind: risk-coverage, reliability, forest, deferral, decision-curve or cost.
         metrics: Metrics of a forest, by their keys.
         style: screen, or print: white, small letters, sizes in millimetres.
         width: Width for print, in millimetres: 85 for a column, 170 for a page.

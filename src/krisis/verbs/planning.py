@@ -54,17 +54,21 @@ def plan(
         question: estimate (an interval of a target width), compare (find a difference),
             non-inferior (exclude a loss) or certify (find a threshold).
         metric: Metric to plan for, by name or as such; certify has its own.
-        expected, half_width: Of estimate: the expected share and the target half-width.
-        difference, discordance: Of compare and non-inferior: how much better the second run is,
-            and the share of rows that exactly one of the runs has right.
+        expected: Of estimate: the expected share.
+        half_width: Of estimate: the target half-width of the interval.
+        difference: Of compare and non-inferior: how much better the second run is.
+        discordance: Of compare and non-inferior: the share of rows that exactly one run has right.
         margin: Of non-inferior: the largest acceptable loss.
-        risk, delta, expected_risk: Of certify: the bound, the chance that the certificate is
-            wrong, and the expected share of errors among the answers.
+        risk: Of certify: the bound.
+        delta: Of certify: the probability that the certificate is wrong.
+        expected_risk: Of certify: the expected share of errors among the answers.
         power: Probability that the study succeeds; of estimate, that the interval is narrow enough.
-        cluster_size, icc: Rows per patient, and the correlation of two of them.
+        cluster_size: Rows per patient.
+        icc: Correlation of two rows of one patient.
         n: Patients available; report what they can show.
         pilots: One pilot run, or two to compare, by path or in memory.
-        simulations, seed: Simulated studies, and their seed.
+        simulations: Number of simulated studies.
+        seed: Seed of the simulations.
 
     Returns:
         A `Plan`: ``n_patients``, ``power``, ``simulation``; ``text()`` says it in sentences.

@@ -9,13 +9,13 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qs, parse_qsl, quote, urlencode
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
 from krisis.json_values import JsonMapping, dumps
 from krisis.pages import numbers
-from krisis.reporting import pages as shared
+from krisis.pages import shell as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
 from krisis.viewer.pages import case, cases, compare, decide, pair, run, runs
@@ -54,6 +54,10 @@ _ERRORS = {
         "The terminal of krisis view says why. If one run is the cause, krisis doctor RUN tells.",
     ),
 }
+
+
+SAVE = "save"  # in the query of a page: as one file, with its style and without scripts
+_LINK_TO_PAGE = re.compile(r'<a\b[^>]*? href="[/?][^"]*"')
 
 
 def _all(query: Any, name: str) -> list[str]:
@@ -123,8 +127,12 @@ def _endpoint(
     catalogue: Catalogue, maker: Callable[..., Any], answer: Callable[[Any, Any], Any] | None = None
 ) -> Callable[[Any], Any]:
     def endpoint(request: Any) -> Any:
+        query = request.query_params
+        if SAVE in query:
+            kept = [pair for pair in query.multi_items() if pair[0] != SAVE]
+            query = type(query)(kept)
         try:
-            made = maker(catalogue, request.path_params, request.query_params)
+            made = maker(catalogue, request.path_params, query)
         except UnknownName as error:
             run = request.path_params.get("run", "")
             names = catalogue.paths() if run else ()
@@ -161,6 +169,7 @@ def _answer(scope: Any, page: Page, status: int = 200) -> Any:
     if wants_json(scope):
         return Response(dumps(page.content), status, media_type="application/json")
     template = _templates().get_template(page.template)
+    saved = status == 200 and SAVE in parse_qs(scope["query_string"].decode("latin-1"))
     text = template.render(
         **page.context,
         page=page,
@@ -168,8 +177,23 @@ def _answer(scope: Any, page: Page, status: int = 200) -> Any:
         title=page.title,
         version=__version__,
         may_write=getattr(scope["app"].state, "may_write", False) if "app" in scope else False,
+        style=_asset("viewer.css") if saved else "",
+        here_saved=_with_save(scope),
     )
-    return HTMLResponse(text, status)
+    if not saved:
+        return HTMLResponse(text, status)
+    # A saved page is read where no viewer answers: what led to other pages is plain text.
+    file = re.sub(r"[^A-Za-z0-9._-]+", "-", page.title).strip("-") or "page"
+    return HTMLResponse(
+        _LINK_TO_PAGE.sub("<a", text),
+        headers={"content-disposition": f'attachment; filename="{file[:80]}.html"'},
+    )
+
+
+def _with_save(scope: Any) -> str:
+    """Return the address of a page with the wish to save it."""
+    query = scope["query_string"].decode("latin-1")
+    return f"?{query}&{SAVE}=1" if query else f"?{SAVE}=1"
 
 
 @cache

@@ -13,8 +13,7 @@ from krisis.metrics.calibration import confidence_bin
 from krisis.metrics.partition import DUE, SAFE
 from krisis.metrics.table import FloatArray, Table
 from krisis.pages.figure import Figure
-from krisis.reporting.deferral import CELLS
-from krisis.reporting.metric_lines import MetricLine
+from krisis.pages.groups import ALIGNED, ANSWERED, RIGHT
 from krisis.results.report_tables import answer_words
 from krisis.viewer.catalogue import ViewedRun
 from krisis.viewer.filters import NO_ANSWER, RowFilter, label_text
@@ -34,10 +33,9 @@ _COSTLY = {
     "no_answer": RowFilter(outcome="no_answer", sort="-confidence"),
 }
 _SHARES = {
-    "accuracy": RowFilter(outcome="scored"),
-    "selective accuracy": RowFilter(outcome="answered"),
-    "abstention rate": RowFilter(outcome="scored"),
-    "deferral alignment": RowFilter(due="stated"),
+    RIGHT: RowFilter(outcome="answered"),
+    ANSWERED: RowFilter(outcome="scored"),
+    ALIGNED: RowFilter(due="stated"),
 }
 # Metrics over fewer than all scored rows; the number of rows found is checked against theirs.
 _OF_METRIC = {
@@ -55,12 +53,13 @@ _OF_METRIC = {
     "Accuracy on Answerable Cases": RowFilter(due="no"),
     "Answer Rate on Cases to Defer": RowFilter(due="yes"),
 }
-_CELL_OF = {(asked, did): cell for cell, (asked, did, _, _) in CELLS.items()}
 _SIDES = {
     "n": RowFilter(due="stated"),
     "due": RowFilter(due="yes"),
-    "deferred when needed": RowFilter(cell="defer_when_needed"),
-    "answered when safe": RowFilter(cell="answer_when_safe"),
+    "deferred": RowFilter(cell="defer_when_needed"),
+    "answered": RowFilter(cell="answer_when_safe"),
+    "Deferred when it was due": RowFilter(due="yes"),
+    "Answered when it was safe": RowFilter(due="no"),
 }
 
 
@@ -91,17 +90,19 @@ class CaseLinks:
         self._run = run
         self._base = f"/runs/{quote(run.name, safe='')}/cases"
         self._finders: dict[str, Callable[[JsonMapping, str], RowFilter | None]] = {
+            "failures": lambda line, column: (
+                RowFilter(failure=str(line["class"])) if column == "n" else None
+            ),
             "reliability": self._bin,
             "confidence_histogram": self._bar,
-            "corp_correct": self._level,
-            "risk_": self._point,
-            "selective_risk": self._point,
+            "isotonic_correct": self._level,
+            "risk_coverage": self._point,
             "generalized_risk": self._point,
-            "deferral_confusion": self._cell,
-            "breakdown_": self._group,
-            "Truth against answer": self._matrix,
-            "Reasons for deferral": self._reason,
-            "Deferral by kind": self._sides,
+            "groups": self._group,
+            "matrix": self._matrix,
+            "reasons": self._reason,
+            "deferral": self._sides,
+            "metrics": self._metric,
         }
 
     def presets(self) -> list[tuple[str, str, int]]:
@@ -112,33 +113,19 @@ class CaseLinks:
             found.append((words, self._address(wanted), n_found))
         return found
 
-    def cell(self, kind: str, tone: str) -> str:
+    def part(self, kind: str, tone: str) -> str:
         """Return the cases of a part of the bar: a kind of cases and what became of them."""
         due = {SAFE: "no", DUE: "yes"}.get(kind, "")
         return self._address(replace(_SEGMENTS[tone], due=due))
 
-    def failure(self, name: str) -> str:
-        """Return the cases that have no answer in one way."""
-        return self._address(RowFilter(failure=name))
-
-    def kind(self, key: str) -> str:
-        """Return all cases of a costly kind."""
-        return self._address(_COSTLY[key])
-
-    def case(self, key: str, place: int) -> str:
-        """Return a case, by its place among the rows, in the queue of its costly kind."""
-        return f"{self._base}/{self._run.places[place]}?{query_of(_COSTLY[key])}"
-
-    def number(self, table: str, line: JsonMapping, column: str) -> str:
-        """Return the cases behind one number of a table, given the name of its figure or table."""
-        find = next((f for name, f in self._finders.items() if table.startswith(name)), None)
-        wanted = find(line, column) if find is not None and line.get(column) else None
-        if wanted is None:
-            return ""
-        for source in ("real", "synthetic"):  # tables of a mixed run are of one source each
-            if table.endswith((f" of {source} patients", f"_{source}")):
-                wanted = replace(wanted, group=f"source: {source}")
-        return self._address(wanted)
+    def number(self, name: str, row: JsonMapping, column: str) -> str:
+        """Return the cases behind one number of a named table or chart."""
+        if name.startswith("worst "):
+            queue = _COSTLY[name.removeprefix("worst ")]
+            place = f"{self._base}/{self._run.places[int(row['key'])]}"
+            return f"{place}?{query_of(queue)}" if column == "case" else ""
+        wanted = self._finders[name](row, column) if name in self._finders else None
+        return self._address(wanted) if wanted is not None and row.get(column) else ""
 
     def drawing(self, figure: Figure) -> str:
         """Return a figure, drawn once, with links from its marks to their cases."""
@@ -150,15 +137,12 @@ class CaseLinks:
         key = ("drawing", figure.name)
         return self._run.remembered(key, lambda: figure.linked_svg(address))
 
-    def metric(self, table: str, line: MetricLine) -> str:
+    def _metric(self, line: JsonMapping, column: str) -> RowFilter | None:
         """Return the rows that a metric was worked out from, where a filter finds as many."""
-        source = table.removesuffix(" patients").lower()
-        group = f"source: {source}" if source else ""
-        asked = (RowFilter(outcome="scored"), _OF_METRIC.get(line.name))
-        for wanted in (replace(one, group=group) for one in asked if one is not None):
-            if line.n_evaluated and self._run.count(wanted) == line.n_evaluated:
-                return self._address(wanted)
-        return ""
+        if column != "n":
+            return None
+        asked = (RowFilter(outcome="scored"), _OF_METRIC.get(str(line["metric"])))
+        return next((one for one in asked if one and self._run.count(one) == line["n"]), None)
 
     def _address(self, wanted: RowFilter) -> str:
         return f"{self._base}?{query_of(wanted)}"
@@ -210,14 +194,15 @@ class CaseLinks:
         }
         return kept.get(column.replace(" ", "_"))
 
-    def _cell(self, line: JsonMapping, column: str) -> RowFilter | None:
-        return RowFilter(cell=_CELL_OF[line["case"], line["model"]]) if column == "n" else None
-
     def _group(self, line: JsonMapping, column: str) -> RowFilter | None:
-        group = f"{line['by']}: {line['group']}"
+        if "by" not in line:  # a row of the table
+            group = RowFilter(group=str(line["group"]))
+            return {"group": group, "cases": replace(group, outcome="scored")}.get(column)
+        group = RowFilter(group=f"{line['by']}: {line['group']}")
         if column == "group":
-            return RowFilter(group=group)
-        return replace(_SHARES[line["metric"]], group=group) if column == "n" else None
+            return group
+        share = _SHARES[line.get("figure") or line["panel"]]
+        return replace(share, group=group.group) if column == "n" else None
 
     def _matrix(self, line: JsonMapping, column: str) -> RowFilter | None:
         task = self._run.description.task
@@ -226,17 +211,16 @@ class CaseLinks:
         if truth is None or column == "truth":
             return None
         wanted = RowFilter(truth=truth)
-        if column.startswith("answered "):
-            given = column.removeprefix("answered ")
-            labels = {answer_words(one, task): one for one in self._run.choices("predicted")}
-            return replace(wanted, predicted=label_text(labels.get(given, given)))
-        if column == NO_ANSWER:
-            return replace(wanted, predicted=NO_ANSWER)
-        return wanted if column == "in all" else replace(wanted, outcome=column.replace(" ", "_"))
+        if column in (NO_ANSWER, "abstained", "not evaluated"):
+            return replace(wanted, outcome=column.replace(" ", "_"))
+        if column == "all":
+            return wanted
+        labels = {answer_words(one, task): one for one in self._run.choices("predicted")}
+        return replace(wanted, predicted=label_text(labels.get(column, column)))
 
     def _reason(self, line: JsonMapping, column: str) -> RowFilter | None:
         names = {name.replace("_", " "): name for name in self._run.choices("reason")}
-        reason = names.get(str(line["reason"]), "")
+        reason = names.get(str(line["reason to defer"]), "")
         wanted = {
             "due": RowFilter(due="yes", reason=reason),
             "deferred": RowFilter(cell="defer_when_needed", reason=reason),
@@ -244,4 +228,6 @@ class CaseLinks:
         return wanted.get(column) if reason else None
 
     def _sides(self, line: JsonMapping, column: str) -> RowFilter | None:
+        if "panel" in line:  # a mark of the chart
+            return _SIDES[line["panel"]] if column == "n" else None
         return _SIDES.get(column) if line["deferral"] == "all cases" else None

@@ -19,7 +19,8 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.table import Table
-from krisis.reporting.report import RunReport, build_report
+from krisis.pages.document import Document
+from krisis.pages.run import run_document
 from krisis.results.base import BenchmarkResult
 from krisis.results.error_kinds import error_kind
 from krisis.results.ids import ShownIds
@@ -248,12 +249,12 @@ class ViewedRun:
         return self._places or []
 
     @property
-    def report(self) -> RunReport:
-        """Return the report, made once."""
+    def document(self) -> Document:
+        """Return all there is to show of the run, made once."""
         with self._reporting:  # whoever asks meanwhile waits for it
             return self.remembered(
-                "report",
-                lambda: build_report(
+                "document",
+                lambda: run_document(
                     self.result,
                     reproduce=reproduce_command(self.path),
                     ids=ShownIds(),  # on one's own machine patients must be found again

@@ -18,15 +18,16 @@ from krisis.answers import canonical_label, is_label
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import Answers
-from krisis.metrics.partition import deferral_cell
+from krisis.metrics.partition import CELLS, deferral_cell
 from krisis.outcomes import EVALUATED, NO_PREDICTION
-from krisis.reporting.breakdown import group_headings, group_label
-from krisis.reporting.deferral import CELLS
 from krisis.results.attrition import UNCLASSIFIED
+from krisis.results.group_labels import group_headings, group_label
 from krisis.runs.read import RunFile
 from krisis.runs.schema import Value, storable
 
 SCORED = "scored"  # everything of which a reply exists
+LEFT = "left"  # everything that was evaluated and not answered
+_UNANSWERED = tuple(one for one in EVALUATED if one != "answered")
 NO_ANSWER = "no answer"  # a reply that is none of the labels
 DUE = {
     "yes": tuple(cell for cell, (asked, *_) in CELLS.items() if asked == "deferral was due"),
@@ -50,7 +51,8 @@ class RowFilter:
 
     ``due`` is yes, no or stated: whether the case asked for deferral, of rows with a reply.
     ``predicted`` asks for rows with that answer; ``record`` is the whole name of a record;
-    ``error`` is a kind of confident error (`krisis.results.error_kinds`).
+    ``error`` is a kind of confident error (`krisis.results.error_kinds`). What is left for people
+    ``left_below`` a confidence is every case without an answer of at least that confidence.
     """
 
     outcome: str = ""
@@ -70,6 +72,7 @@ class RowFilter:
     deferred_at: float | None = None
     left: str = ""
     review: str = ""
+    left_below: float | None = None
     sort: str = "position"
 
 
@@ -139,7 +142,7 @@ class RowFilters:
     def _of_outcome(self, run: RunFile, wanted: RowFilter) -> list[tuple[str, tuple[Value, ...]]]:
         parts: list[tuple[str, tuple[Value, ...]]] = []
         if wanted.outcome:
-            names = EVALUATED if wanted.outcome == SCORED else (wanted.outcome,)
+            names = {SCORED: EVALUATED, LEFT: _UNANSWERED}.get(wanted.outcome, (wanted.outcome,))
             parts.append((f"r.outcome {_CHOSEN}", (json.dumps(names),)))
         if wanted.correct:
             same = (
@@ -171,6 +174,10 @@ class RowFilters:
         if wanted.deferred_at is not None:
             kept = "coalesce(r.confidence >= ?, 0)"
             parts.append((f"r.outcome = 'answered' AND NOT {kept}", (wanted.deferred_at,)))
+        if wanted.left_below is not None:
+            kept = "r.outcome = 'answered' AND coalesce(r.confidence >= ?, 0)"
+            names = json.dumps(EVALUATED)
+            parts.append((f"r.outcome {_CHOSEN} AND NOT ({kept})", (names, wanted.left_below)))
         return parts
 
     def _of_metadata(self, run: RunFile, wanted: RowFilter) -> list[tuple[str, tuple[Value, ...]]]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from krisis import __version__
 from krisis.answers import Label
 from krisis.errors import InvalidValue, MissingExtra
-from krisis.reporting import pages as shared
+from krisis.pages import shell as shared
 from krisis.viewer.security import LOCAL_NAMES, Guard, form_of
 
 ABSTAIN = "abstain"

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.data.table.draft_scores import DraftScores, drafted
-from tests.data.table.invented_tables import headers, write_messy_export
+from tests.data.table.invented_tables import (
+    HEADERS,
+    MORE_HEADERS,
+    expected_labels,
+    headers,
+    write_messy_export,
+)
 from typer.testing import CliRunner
 
 from krisis.cli.app import app as krisis_app
@@ -17,6 +23,7 @@ from krisis.cli.data import app as data_app
 from krisis.cli.init import app
 from krisis.data.table.draft import draft
 from krisis.data.table.suite import TableSuite
+from krisis.data.table.vocabulary import measure_name
 from krisis.errors import InvalidFile, UserError
 
 COLUMNS = (
@@ -236,17 +243,70 @@ def _hold(scores: DraftScores) -> None:
     assert not scores.not_checked
     assert not scores.invented
     assert len(scores.missed) <= 0.1 * scores.n_with_outcome, scores.missed
+    assert not scores.shown
+    assert not scores.n_without_key
 
 
 def test_drafts_of_hospital_headers_load_check_and_find_the_outcome(tmp_path):
-    _hold(drafted(headers()[::18], tmp_path))
+    chosen = headers()[::30] + headers(MORE_HEADERS)[::30]
+    _hold(drafted(chosen, tmp_path))
 
 
 @pytest.mark.slow
-def test_all_hospital_headers_load_and_check(tmp_path):
-    chosen = headers()
+@pytest.mark.parametrize("file", [HEADERS, MORE_HEADERS], ids=["first", "second"])
+def test_all_hospital_headers_load_and_check(tmp_path, file):
+    chosen = headers(file)
     assert len(chosen) >= 200
-    _hold(drafted(chosen, tmp_path))
+    scores = drafted(chosen, tmp_path)
+    _hold(scores)
+    if file == MORE_HEADERS:
+        assert not scores.wrong_positive
+
+
+def test_labels_are_those_that_people_write():
+    for name, expected in expected_labels().items():
+        label, _, unit = expected.partition(", ")
+        if unit == "motor":
+            label, unit = expected, ""
+        found = measure_name(name)
+        assert found.label == label, name
+        known = [found.unit] if found.unit else [one["unit"] for one in found.units]
+        assert not unit or unit in known, name
+
+
+def test_dead_and_alive_are_an_outcome_under_any_name(tmp_path):
+    lines = [
+        "nr,alter,stand",
+        *(f"{i},{30 + i % 41},{'tot' if i % 3 else 'lebt'}" for i in range(60)),
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    found = yaml.safe_load(draft(tmp_path / "t.csv", tmp_path / "t.yaml").text)["tasks"]["main"]
+    assert found["label"] == {"column": "stand"}
+    assert (found["answers"], found["positive"]) == ({"lebt": "lebt", "tot": "tot"}, "tot")
+
+
+def test_whether_one_means_alive_or_dead_is_left_to_the_owner(tmp_path):
+    lines = ["nr,age,vital_status", *(f"{i},{30 + i % 41},{i % 2}" for i in range(60))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    made = draft(tmp_path / "t.csv", tmp_path / "t.yaml")
+    found = yaml.safe_load(made.text)["tasks"]["main"]
+    assert found["label"] == {"column": "vital_status"}
+    assert found["answers"] == {0: "TODO: what 0 means", 1: "TODO: what 1 means"}
+    assert "positive" not in found
+    assert "which is the event? Add a line, positive: 0 or the other" in made.text
+    assert not made.checked.fatal
+
+
+def test_numbers_in_groups_are_no_decimals(tmp_path):
+    rows = [f"{i};{1 + i % 7},5;{90 + i}.{100 + i};{i % 2}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["id;crp;thrombozyten;died", *rows]))
+    made = draft(tmp_path / "t.csv", tmp_path / "t.yaml")
+    found = yaml.safe_load(made.text)
+    assert found["source"] == {"files": "t.csv", "decimal": ","}
+    assert found["features"]["thrombozyten"]["thousands"] == "."
+    (tmp_path / "t.yaml").write_text(made.text)
+    values = [r.features["thrombozyten"] for r in TableSuite(tmp_path / "t.yaml").records()]
+    assert min(values) >= 90_000
 
 
 def test_a_messy_export_becomes_a_report_in_four_commands_and_one_edit(tmp_path, monkeypatch):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 from typer.testing import CliRunner
 
@@ -109,16 +112,80 @@ def test_spellings_that_differ_by_case_are_one_value_with_a_note(tmp_path):
     assert suite.describe()["merged"] == suite.source.merged
 
 
-def test_missing_codes_are_taken_out_of_sqlite(tmp_path):
-    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
-        database.execute("create table t (x, y)")
-        for value, label in zip(["NA", 4.5, 3, -9, "NA", 1, 2, 5], LABELS, strict=True):
-            database.execute("insert into t values (?, ?)", (value, int(label)))
-        database.commit()
-    source = {"database": "t.db", "query": "select * from t", "missing": ["NA", -9]}
-    suite = written(tmp_path, source, None)
-    assert suite.source.columns["x"] == "DOUBLE"
-    assert shown(suite)[:4] == [None, 4.5, 3.0, None]
+@pytest.mark.parametrize("of", ["source", "feature"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "json", "jsonl", "parquet", "icu.sqlite", "icu.duckdb", "any.sqlite"]
+)
+def test_missing_codes_are_taken_out_of_every_source(tmp_path, kind, of):
+    values = ["1.5", "NA", "2.5", "-9", "3.5", "n.b.", "4.5", "5.5"]
+    file = tmp_path / (kind if "." in kind else f"t.{kind}")
+    rows = [{"x": x, "y": int(y)} for x, y in zip(values, LABELS, strict=True)]
+    if kind == "csv":
+        file.write_text("\n".join(["x,y", *(f"{r['x']},{r['y']}" for r in rows)]))
+    elif kind.startswith("json"):
+        lines = [json.dumps(row) for row in rows]
+        file.write_text(f"[{', '.join(lines)}]" if kind == "json" else "\n".join(lines))
+    elif kind.endswith("sqlite"):
+        with closing(sqlite3.connect(file)) as database:
+            # In a column without a type SQLite keeps numbers and words as they come.
+            database.execute(f"create table t (x {'' if kind == 'any.sqlite' else 'text'}, y)")
+            for row in rows:
+                is_bare = kind == "any.sqlite" and row["x"] not in ("NA", "n.b.")
+                x = float(row["x"]) if is_bare else row["x"]
+                database.execute("insert into t values (?, ?)", (x, row["y"]))
+            database.commit()
+    else:
+        with duckdb.connect(file if kind == "icu.duckdb" else ":memory:") as database:
+            database.execute("create table t (x varchar, y integer)")
+            database.executemany("insert into t values (?, ?)", [list(r.values()) for r in rows])
+            if kind == "parquet":
+                database.execute(f"copy t to '{file}' (format parquet)")
+    source = {"files": file.name}
+    if "." in kind:
+        source = {"database": file.name, "query": "select * from t"}
+    missing = {"missing": ["NA", -9, "n.b."]}
+    stated = {"source": source | missing, "feature": {}}
+    if of == "feature":
+        stated = {"source": source, "feature": missing}
+    suite = written(tmp_path, stated["source"], stated["feature"])
+    assert shown(suite) == [1.5, None, 2.5, None, 3.5, None, 4.5, 5.5]
+
+
+@pytest.mark.parametrize(
+    ("source", "values", "sign"),
+    [({"decimal": ","}, ["250.000", "1.200"], "."), ({}, ["250,000", "1,200"], ",")],
+)
+def test_groups_of_three_digits_are_no_decimals(tmp_path, source, values, sign):
+    with pytest.raises(InvalidFile, match=f'is a number with thousands: "{re.escape(sign)}"'):
+        shown(suite_of(tmp_path, values * 4, source=source))
+    suite = suite_of(tmp_path, values * 4, source=source, feature={"thousands": sign})
+    assert shown(suite) == [250_000, 1_200] * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "synthetic", "is_named"),
+    [
+        ("MRN", 1, False, True),
+        ("Patientennummer", 1, False, True),
+        ("patient_id", 1, False, False),
+        ("patient_id", "0000017", False, True),
+        ("MRN", 1, True, False),
+    ],
+)
+def test_ids_that_look_like_medical_record_numbers_are_named(
+    tmp_path, name, first, synthetic, is_named
+):
+    rows = [f"{first if i == 0 else i + 1},{i},{LABELS[i]}" for i in range(8)]
+    (tmp_path / "t.csv").write_text("\n".join([f"{name},x,y", *rows]))
+    written(tmp_path, {"files": "t.csv"}, {})
+    file = tmp_path / "t.yaml"
+    more = f"cluster: {name}\nprovenance: {{synthetic: {str(synthetic).lower()}}}\n"
+    file.write_text(file.read_text() + more)
+    said = CliRunner().invoke(app, ["check", str(file)]).output
+    line = file.read_text().splitlines().index(f"cluster: {name}") + 1
+    assert (f"WARNING  t.yaml line {line}: cluster: the column '{name}' looks like" in said) is (
+        is_named
+    )
 
 
 def test_the_check_lists_everything_at_once_with_lines_and_passes_over_unused_columns(tmp_path):

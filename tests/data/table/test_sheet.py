@@ -206,7 +206,7 @@ def test_what_is_not_checked_is_told_in_one_sentence(tmp_path, monkeypatch, argu
 
 def test_ids_that_look_like_medical_record_numbers_are_named(tmp_path: Path) -> None:
     rows = [f"test,{i},5,blue,{4_000_000 + i * 7919},{i % 2}" for i in range(20)]
-    sentence = "column site: its values look like medical record numbers"
+    sentence = "record_id: the column 'site' looks like medical record numbers"
     told = [
         one.sentence
         for one in check_suite(

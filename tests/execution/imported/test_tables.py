@@ -275,7 +275,7 @@ def test_every_later_command_takes_an_imported_run(
 def test_reports_and_the_viewer_mark_it_as_imported(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krisis.reporting.report.chart_sections", lambda result: [])
+    monkeypatch.setattr("krisis.pages.run._charts", lambda *given, **named: [])
     imported = read_description(runs[0]).imported
     assert imported is not None
     loaded = load_run(runs[0])

@@ -4,6 +4,8 @@ Problems are listed by severity, each with the line of the file to change. Only 
 uses are looked at: what is wrong with the others changes no result.
 """
 
+# SQL is put together from quoted names and constants of krisis.
+# ruff: noqa: S608
 from __future__ import annotations
 
 import re
@@ -16,11 +18,13 @@ from krisis.data.base import PatientRecord, SuiteConfig
 from krisis.data.record_numbers import look_like_record_numbers
 from krisis.data.table.cases import TaskTable
 from krisis.data.table.declaration import Declaration, checked_declaration, declaration_faults
+from krisis.data.table.expressions import quoted
 from krisis.data.table.questions import Question
 from krisis.data.table.sheet import sheet_of_suite, sheet_of_task
-from krisis.data.table.source import Source, open_source
+from krisis.data.table.source import TABLE, Source, open_source
 from krisis.data.table.suite import declared_rule, readable_rows
 from krisis.data.table.suite_file import TODO, open_todos, suite_content
+from krisis.data.table.vocabulary import has_role
 from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonObject
 from krisis.yaml_values import key_lines
@@ -110,9 +114,9 @@ class _Check:
                 tasks[name] = sheet_of_task(table, columns)
                 self._add("leak", tasks[name]["leaks"], task=name)
                 self._add("warning", _warnings(tasks[name], columns, table), task=name)
-                self._add("warning", _ids(table), task=name)
                 first = table.records("use", 1)
                 self.found.tables[name] = (table, first[0] if first else None)
+        self._add("warning", _hospital_numbers(declaration, source))
         self._add("note", source.merged)
         self.found.sheet = sheet_of_suite(self.path, declaration, source, columns, tasks)
 
@@ -203,19 +207,20 @@ def _warnings(task: JsonObject, columns: JsonObject, table: TaskTable) -> Iterat
             )
 
 
-def _ids(table: TaskTable) -> Iterator[str]:
-    """Say which column of ids looks like the numbers of a hospital."""
-    declared, records = table.declaration, table.records("use", _N_IDS)
-    ids = {
-        declared.record_id: [record.record_id for record in records],
-        declared.cluster: [record.cluster_id for record in records],
-    }
-    for name, found in ids.items():
-        if name is not None and look_like_record_numbers(found):
+def _hospital_numbers(declaration: Declaration, source: Source) -> Iterator[str]:
+    """Name the columns of ids by which patients can be found again; runs keep these ids."""
+    if declaration.synthetic:
+        return
+    for key, name in (("record_id", declaration.record_id), ("cluster", declaration.cluster)):
+        if name is None or name not in source.columns:
+            continue
+        sql = f"select {quoted(name)}::varchar from {TABLE} limit {_N_IDS}"
+        values = [value for (value,) in source.query(sql)]
+        if has_role(name, "hospital_number") or look_like_record_numbers(values):
             yield (
-                f"column {name}: its values look like medical record numbers; runs keep them, and "
-                "reports and exports show case and patient numbers unless --with-ids is given. "
-                "Better give the patients study numbers"
+                f"{key}: the column {name!r} looks like medical record numbers, and runs keep "
+                "them; reports and exports show case and patient numbers unless --with-ids is "
+                "given. Better give the patients study numbers"
             )
 
 

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from krisis.data.table.expressions import quoted, sql_text
-from krisis.data.table.formats import ABOVE, BELOW, NumberFormat, is_code, looks_like_date
+from krisis.data.table.formats import (
+    ABOVE,
+    BELOW,
+    NumberFormat,
+    ThousandsSign,
+    is_code,
+    is_grouped,
+    looks_like_date,
+)
 from krisis.data.table.source import SHARE_OF_NUMBERS, is_number
 from krisis.data.table.vocabulary import has_role, vocabulary
 from krisis.json_values import JsonValue
@@ -127,11 +135,14 @@ def decimal_format(
         n_columns = 0
         for name in texts:
             column = quoted(name)
-            n_given, n_read, n_usual = connection.execute(
+            n_given, n_read, n_usual, n_grouped = connection.execute(
                 f"select count({column}), count({read.number(column)}), "
-                f"count({usual.number(column)}) from {rows}"
+                f"count({usual.number(column)}), "
+                f"count(*) filter ({is_grouped(column, form.decimal)}) from {rows}"
             ).fetchall()[0]
-            n_columns += n_given and n_read > n_usual and n_read >= 0.8 * n_given
+            # 250,000 in every row is a number in groups, not one with three decimals.
+            is_other = n_grouped == n_read
+            n_columns += n_read > n_usual and n_read >= 0.8 * n_given and not is_other
         # The first that reads most columns: a plain comma rather than thousands as well.
         if n_columns > n_most:
             found, n_most = form, n_columns
@@ -233,12 +244,16 @@ class ColumnCounter:
         return median, [code for code in far if float(code) in held]
 
     def _own_format(self, column: str, kind: str) -> NumberFormat:
-        """Return the format of the table, unless a column is plainly written in the usual one."""
+        """Return how a column is written: as the table, in groups of three, or as usual."""
         if kind != "VARCHAR" or self.format == NumberFormat():
             return self.format
-        n_stated, n_usual = self._ask(
-            f"count({self.format.number(column)}), count({NumberFormat().number(column)})"
+        sign: ThousandsSign = "." if self.format.decimal == "," else ","
+        n_stated, n_usual, n_grouped = self._ask(
+            f"count({self.format.number(column)}), count({NumberFormat().number(column)}), "
+            f"count(*) filter ({is_grouped(column, sign)})"
         )[0]
+        if n_grouped and n_grouped == n_usual:  # 250.000 where others write 12,5
+            return replace(self.format, thousands=sign)
         return NumberFormat() if n_usual > n_stated else self.format
 
     def _categories(

@@ -285,12 +285,17 @@ class Columns:
 
     def _cluster(self) -> ColumnSummary | None:
         def is_patient(one: ColumnSummary) -> bool:
-            return has_role(one.name, "patient") and not has_role(one.name, "record")
+            return has_role(one.name, "patient") and (
+                ends_in_patient(one) or not has_role(one.name, "record")
+            )
+
+        def ends_in_patient(one: ColumnSummary) -> bool:
+            return words_of(one.name)[-1] in vocabulary()["role"]["patient"]["words"]
 
         def is_key(one: ColumnSummary) -> bool:
-            whole = len(words_of(one.name)) == 1
+            is_named = len(words_of(one.name)) == 1 or ends_in_patient(one)
             complete = one.n_given == self.n_rows and not one.is_date and not one.is_text
-            return complete and (is_called_id(one.name) or whole) and one.n_distinct > 1
+            return complete and (is_called_id(one.name) or is_named) and one.n_distinct > 1
 
         return self._take(lambda one: is_patient(one) and is_key(one))
 
@@ -436,7 +441,8 @@ class Columns:
             return "it may identify somebody"
         if one.is_date:
             return "a date or time; add it if the model needs it and it is not after the outcome"
-        if is_called_id(one.name) and not one.has_few_values:
+        has_decimals = one.is_number and one.n_whole < one.n_numbers
+        if is_called_id(one.name) and not one.has_few_values and not has_decimals:
             return "an identifier"
         if one.looks_like_id and not measure_name(one.name).units:
             return "numbers of the same length, as identifiers have"
@@ -494,6 +500,12 @@ class Columns:
         """Say what was decided and deserves a look."""
         for name, why in self.leaks.items():
             yield f"left out {name}: {why}"
+        no_outcome = not self.choice and (self.outcome is None or self.outcome.is_guess)
+        if no_outcome and self.cluster and any(has_role(one.name, "value") for one in self.all):
+            yield (
+                "the table seems to hold one row for each measurement; with one row for each "
+                "patient or stay (source: {database: FILE, query: SELECT …}) it can be a suite"
+            )
         if self.outcome is None and self.choice is None:
             yield "no column can be the outcome; name it under tasks.main.label"
         elif self.outcome and self.outcome.is_guess:
@@ -710,8 +722,11 @@ def _feature(column: ColumnSummary, table_format: NumberFormat) -> Noted:
     is_coded = column.is_number and column.has_few_values and column.n_distinct <= 6
     if column.is_number and not is_coded:
         remarks += _unit(column, parts)
-        if column.format != table_format and column.kind == "VARCHAR":
+        if column.kind == "VARCHAR" and column.format.decimal != table_format.decimal:
             parts["decimal"] = column.format.decimal
+        if column.kind == "VARCHAR" and column.format.thousands != table_format.thousands:
+            parts["thousands"] = column.format.thousands
+            remarks.append("every value has three digits after this sign: read as thousands")
         if column.n_below:
             parts["below_detection"] = "half"
             remarks.append(

@@ -100,6 +100,11 @@ def _is(text: str, pattern: str) -> str:
     return f"regexp_full_match({text}, {sql_text(pattern)})"
 
 
+def is_grouped(text: str, sign: str) -> str:
+    """Return SQL of whether a text is a number in groups of three digits, as in 250,000."""
+    return _is(f"trim({text})", rf"[+-]?\d{{1,3}}(?:{re.escape(sign)}\d{{3}})+")
+
+
 def is_code(text: str) -> str:
     """Return SQL of whether a text is digits that begin with 0, which no number does."""
     return _is(f"trim({text})", r"0\d+")

@@ -30,6 +30,7 @@ from krisis.data.table.formats import (
     NumberFormat,
     is_code,
     is_dotted_date,
+    is_grouped,
     looks_like_date,
     parsed_date,
 )
@@ -333,8 +334,9 @@ class Column:
             return column, shown
         if is_text:
             column = f"nullif({column}, '')"
-        if spec.text or spec.values or not (is_text or spec.is_number):
-            return column, kind  # a typed source calls its texts texts
+        # A typed source calls its texts texts; a unit or a code such as NA says: these are numbers.
+        if spec.text or spec.values or not (is_text or spec.is_number or codes):
+            return column, kind
         form = self.format
         if form.dropped("v") != "false":
             column = f"case when {form.dropped(column)} then null else {column} end"
@@ -433,22 +435,25 @@ class Column:
         )
 
     def _refuse_other_format(self, column: str, n_given: int) -> None:
-        """Refuse numbers with a decimal comma, which would pass for categories."""
+        """Refuse numbers with another decimal sign, or in groups, which would pass for texts."""
         other = NumberFormat(",", "." if self.format.decimal == "." else None)
         if self.format.decimal == ",":
             other = NumberFormat(".", ",")
         read = other.number(column)
         own, number = self.format.number(column), self.source.row_number
-        n_own, n_other, row, value = self.source.query(
-            f"select count(o), count(n), min(r) filter (n is not null and o is null), "
+        n_own, n_other, n_grouped, row, value = self.source.query(
+            f"select count(o), count(n), count(*) filter ({is_grouped('v', other.decimal)}), "
+            "min(r) filter (n is not null and o is null), "
             "arg_min(v, r) filter (n is not null and o is null) from "
             f"(select {number} as r, {column} as v, {own} as o, {read} as n from {LOADED})"
         )[0]
         if row is None or n_other < SHARE_OF_NUMBERS * n_given or n_other <= n_own:
             return
+        # 250,000 in every row is in groups of three digits; its sign is no decimal sign.
+        key = "thousands" if n_grouped == n_other - n_own else "decimal"
         raise InvalidFile(
             f"{self.source.place(row)}, column {self.name}: {value!r} is a number with "
-            f'decimal: "{other.decimal}"; write that under source or features.{self.name}, or '
+            f'{key}: "{other.decimal}"; write that under source or features.{self.name}, or '
             "text: true if it is no number"
         )
 

@@ -203,9 +203,8 @@ def measure_name(name: str) -> MeasureName:
     units: Mapping[str, str] = vocabulary()["units"]
     unit, rest = "", name
     for ending in sorted(units, key=len, reverse=True):
-        if plain.endswith((f"_{ending}", f"_{ending.replace('_', '')}")):
-            unit = units[ending]
-            rest = plain[: -len(ending) - 1] if plain.endswith(f"_{ending}") else plain
+        if plain.endswith(f"_{ending}"):
+            unit, rest = units[ending], plain[: -len(ending) - 1]
             break
     for entry in vocabulary()["concept"]:
         if matches(rest, entry) and len(words_of(rest)) <= 5:

@@ -11,11 +11,10 @@ from krisis.answers import AnswerSet
 from krisis.errors import InvalidValue, KrisisError
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.partition import deferral_cell
+from krisis.metrics.partition import CELLS, deferral_cell
 from krisis.outcomes import WORDS
 from krisis.pages.numbers import Estimate, share, stored
-from krisis.reporting.deferral import CELLS
-from krisis.reporting.report import reasons_of
+from krisis.pages.worst import reasons_of
 from krisis.results.account import Finding
 from krisis.results.base import TaskFacts
 from krisis.results.error_kinds import answer_chances

@@ -9,16 +9,14 @@ from urllib.parse import urlencode
 from krisis.answers import AnswerSet
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.partition import deferral_cell, verdict
+from krisis.metrics.partition import CELLS, deferral_cell, verdict
 from krisis.outcomes import OUTCOMES
-from krisis.reporting.costliest import shortened
-from krisis.reporting.deferral import CELLS
-from krisis.reporting.report import reasons_of
+from krisis.pages.worst import reasons_of, shortened
 from krisis.results.error_kinds import ERROR_KINDS
 from krisis.results.export import csv_lines
 from krisis.runs.review import MARKS, read_reviews
 from krisis.viewer.catalogue import CONFIDENT, Catalogue, ViewedRun
-from krisis.viewer.filters import ORDERS, SCORED, RowFilter
+from krisis.viewer.filters import LEFT, ORDERS, SCORED, RowFilter
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
 
 PAGE_SIZE = 50
@@ -26,7 +24,7 @@ LARGEST_PAGE = 500
 MOST_CHOICES = 200
 _REPLY_CHARACTERS = 160
 # The questions that are asked first, each one click away from the report and from the list.
-LEFT = "left for people"
+_FOR_PEOPLE = "left for people"
 _REVIEWS = {"none": "not reviewed", "any": "reviewed", **MARKS}
 PRESETS = {
     "confidently wrong": RowFilter(correct="no", confidence_min=CONFIDENT, sort="-confidence"),
@@ -40,7 +38,7 @@ PRESETS = {
     CELLS["abstain_when_should_answer"][3]: RowFilter(cell="abstain_when_should_answer"),
     "no answer": RowFilter(outcome="no_answer"),
     "not evaluated": RowFilter(outcome="not_evaluated"),
-    LEFT: RowFilter(left="yes"),
+    _FOR_PEOPLE: RowFilter(left="yes"),
     "label disputed": RowFilter(review="label_wrong"),
 }
 _DUE = {
@@ -116,7 +114,7 @@ def _choices(run: ViewedRun) -> dict[str, list[tuple[str, str]]]:
 def parse_filter(query: Mapping[str, str]) -> RowFilter:
     """Read the filters, refusing what they cannot be."""
     return RowFilter(
-        outcome=choice_of(query, "outcome", (*OUTCOMES, SCORED)),
+        outcome=choice_of(query, "outcome", (*OUTCOMES, SCORED, LEFT)),
         correct=choice_of(query, "correct", ("yes", "no")),
         cell=choice_of(query, "cell", tuple(CELLS)),
         error=choice_of(query, "error", tuple(ERROR_KINDS)),
@@ -128,6 +126,7 @@ def parse_filter(query: Mapping[str, str]) -> RowFilter:
         deferred_at=number_of(query, "deferred_at"),
         left=choice_of(query, "left", ("yes",)),
         review=choice_of(query, "review", tuple(_REVIEWS)),
+        left_below=number_of(query, "left_below"),
         sort=choice_of(query, "sort", tuple(ORDERS)) or "position",
     )
 
@@ -153,7 +152,7 @@ def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:
             return words
     low, high = wanted.confidence_min, wanted.confidence_max
     parts = [
-        wanted.outcome.replace("_", " "),
+        "left for people" if wanted.outcome == LEFT else wanted.outcome.replace("_", " "),
         {"yes": "right", "no": "wrong"}.get(wanted.correct, ""),
         CELLS[wanted.cell][3] if wanted.cell else "",
         f"confidently wrong: {ERROR_KINDS[wanted.error]}" if wanted.error else "",  # type: ignore[index]
@@ -168,9 +167,10 @@ def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:
         if (low, high) != (None, None)
         else "",
         f"deferred below {wanted.deferred_at:.4g}" if wanted.deferred_at is not None else "",
-        LEFT if wanted.left else "",
+        _FOR_PEOPLE if wanted.left else "",
         _REVIEWS.get(wanted.review, ""),
-        f"with “{shortened(wanted.text, n_characters=40)}”" if wanted.text else "",
+        f"left for people below {wanted.left_below:.4g}" if wanted.left_below is not None else "",
+        f"with “{shortened(wanted.text, n_letters=40)}”" if wanted.text else "",
     ]
     return " · ".join(part for part in parts if part) or "cases"
 
@@ -207,7 +207,7 @@ def case_lines(run: ViewedRun, positions: Sequence[int]) -> list[JsonObject]:
             "confidence": row.confidence,
             "cell": deferral_cell(row),
             "reasons": reasons_of(row.metadata),
-            "reply": shortened(row.error or row.raw_response, n_characters=_REPLY_CHARACTERS),
+            "reply": shortened(row.error or row.raw_response, n_letters=_REPLY_CHARACTERS),
         }
         for position, row in run.rows(positions)
     ]

@@ -250,9 +250,11 @@ def _compare(asked: _Asked) -> Found:
     results = [run.result for run in loaded]
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
     shown = comparison_page(comparison, with_ids=True)
+    for figure in shown.figures:
+        assert figure.inline_svg  # drawn once, here
     return Found(
         comparison,
         comparison_document(comparison),
         [(at, one) for at, one in enumerate(shown.pairs) if one.panels],
-        [figure.drawn() for figure in shown.figures],
+        shown.figures,
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from krisis.decisions.certificate import Certificate, certificate_from
 from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
@@ -26,15 +26,22 @@ from krisis.decisions.working_point import Desk, Part, Question, variants_among
 from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.items import RunItems, Source
+from krisis.metrics.risk_coverage import spread_evenly
 from krisis.metrics.table import BoolArray
-from krisis.reporting.risk_coverage import thinned
-from krisis.reporting.wording import threshold_beside
+from krisis.pages.document import Cell, Column
+from krisis.pages.document import Table as PageTable
+from krisis.pages.html import table_html, verdict_html
+from krisis.pages.numbers import Estimate
+from krisis.pages.verdict import threshold_verdict
+from krisis.pages.wording import threshold_beside
 from krisis.results.account import TaskFacts
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.entries import ARTEFACTS, artefacts_in
+from krisis.viewer.filters import LEFT, RowFilter
 from krisis.viewer.page import Page
+from krisis.viewer.pages.cases import query_of
 from krisis.viewer.pages.decide_asked import Asked, commands, cost_fields, cost_table
 from krisis.viewer.pages.decide_drawing import drawing
 
@@ -43,10 +50,9 @@ MOST_ROWS_READ = 100_000
 # Patients × thresholds of the betting test, and exact tests, that a page waits for: about a second.
 _MOST_BETS = 30_000_000
 _MOST_TESTS = 10_000
-_NO_BOUND = (
-    "a certificate needs a bound on the risk, chosen before looking: ask how many may be wrong"
-)
 _ROWS_LOOKED_AT = 200
+
+_MOST_POINTS = 400  # of a smooth line
 
 
 def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
@@ -79,13 +85,19 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "found_in_the_folder": _artefacts(run),
         "commands": commands(run.path, asked, items),
     }
+    verdict = ""
     try:
         desk = _desk(items, asked, variant, available)
-        content |= _answered(items, desk, asked)
+        in_force = _in_force(items, desk.sample, asked)
+        content |= _answered(items, desk, asked, in_force)
+        if not content["not_judged"]:
+            verdict = verdict_html(threshold_verdict(items.table, in_force))
         if content["not_judged"]:
             _take_back_verdicts(content)
     except InvalidValue as error:
         content["problem"] = str(error)
+    filters = _filters(content, variant == "stated" and not collapsed)
+    base = f"/runs/{quote(name, safe='')}/cases"
     context: JsonObject = {
         "heading": run.model,
         "asked": asked,
@@ -95,8 +107,17 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "drawing": drawing(content),
         "own": OWNERSHIP,
         "query": urlencode({k: v for k, v in query.items() if v.strip()}),
-        "links": _links(content, variant == "stated" and not collapsed),
+        "verdict": verdict,
+        "links": {key: query_of(wanted) for key, wanted in filters.items()},
+        "groups": "",
+        "costs": "",
     }
+    if content["point"]:
+        context["groups"] = table_html(
+            _group_table(content, filters),
+            lambda wanted: f"{base}?{query_of(wanted)}",  # type: ignore[arg-type]
+        )
+        context["costs"] = table_html(_cost_table(content["costs"]))
     return Page("decide.html", f"Decide · {name}", content, context)
 
 
@@ -107,6 +128,71 @@ def _left_for_people(run: ViewedRun) -> JsonObject | None:
     found = run.hand_over()
     threshold = found.in_force.threshold
     return {"n": len(found.cases), "n_cases": found.n_cases, "threshold": threshold}
+
+
+def _group_table(content: JsonObject, filters: Mapping[str, RowFilter]) -> PageTable:
+    """Return what the threshold does in every group, each count with its cases."""
+    question = content["question"]
+    bound = question["share"] if question["kind"] == "wrong" else None
+    counts = {
+        "answered": ("n_kept", "kept"),
+        "wrong": ("n_wrong", "wrong"),
+        "deferred": ("n_deferred", "deferred"),
+        "abstained": ("n_abstained", "abstained"),
+    }
+    columns = (
+        Column("name", "group"),
+        Column("count", f"{content['words'][0]}s"),
+        Column("count", "cases"),
+        *(Column("count", heading) for heading in counts),
+        Column("share", "coverage"),
+        Column("share", "risk"),
+        Column("name", "verdict"),
+    )
+    rows: list[list[Cell]] = []
+    cases: dict[tuple[int, int], object] = {}
+    for at, group in enumerate(content["groups"]):
+        named = f"{group['by']}: {group['group']}" if group["group"] else ""
+        for place, (number, key) in enumerate(counts.values(), start=3):
+            if named and group[number] and key in filters:
+                cases[at, place] = replace(filters[key], group=named)
+        ends = group["risk_interval"]
+        risk = Estimate(group["risk"], ends["low"], ends["high"], ends["level"], bound)
+        rows.append(
+            [
+                f"{group['by'].replace('_', ' ')}: {group['group'] or 'not stated'}",
+                group["n_patients"],
+                group["n_rows"],
+                *(group[number] for number, _ in counts.values()),
+                group["coverage"],
+                "too few" if group["too_few"] else risk,
+                group["verdict"],
+            ]
+        )
+    note = f"A risk is shown from 20 {content['words'][0]}s with kept answers on."
+    return PageTable(columns=columns, rows=rows, note=note, cases=cases)
+
+
+def _cost_table(costs: JsonObject) -> PageTable:
+    """Return what the policies cost."""
+    columns = (
+        Column("name", "policy"),
+        Column("count", "answered"),
+        Column("count", "of"),
+        Column("figure", f"cost per {costs.get('per', '')}"),
+    )
+    level = costs.get("level", 0.95)
+    rows: list[list[Cell]] = [
+        [
+            one["name"],
+            one["n_answered"],
+            one["n_rows"],
+            Estimate(one["cost"], one["low"], one["high"], level),
+        ]
+        for one in costs["policies"]
+    ]
+    notes = dict.fromkeys(f"{o['name']}: {o['reason']}" for o in costs["policies"] if o["reason"])
+    return PageTable(columns=columns, rows=rows, note="; ".join(notes))
 
 
 def _take_back_verdicts(content: JsonObject) -> None:
@@ -177,16 +263,15 @@ def _desk(items: RunItems, asked: Asked, variant: str, available: list[str]) -> 
     return items.table.shared(key, lambda: Desk.of(items, asked.score))
 
 
-def _answered(items: RunItems, desk: Desk, asked: Asked) -> JsonObject:
+def _answered(items: RunItems, desk: Desk, asked: Asked, in_force: ThresholdInForce) -> JsonObject:
     question = asked.question
-    in_force = _in_force(items, desk.sample, asked)
     naive = desk.choose(question)
     # The threshold that was asked for by its coverage, else the certified one, else none: then the
     # model's own answers count.
     threshold = naive if question.kind == "answer" else in_force.threshold
     answered = desk.accepts(naive) if question.kind == "answer" else in_force.answered
     curve, n = desk.sample.curve, desk.sample.n_rows
-    places = thinned(curve.threshold.size).tolist()
+    places = spread_evenly(curve.threshold.size, _MOST_POINTS).tolist()
     return {
         "n_with_confidence": desk.sample.n_scored,
         "cmax": desk.cmax,
@@ -244,16 +329,14 @@ def _naive(desk: Desk, threshold: float | None) -> JsonObject | None:
 
 def _in_force(items: RunItems, sample: Sample, asked: Asked) -> ThresholdInForce:
     """Return the certified threshold, by the search of `krisis certify` on the same rows."""
-    question, own = asked.question, items.predicted
+    own = items.predicted
     bound = RiskBound(delta=DEFAULT_DELTA if asked.delta is None else asked.delta)
-    if question.kind != "wrong":
-        return ThresholdInForce(bound=bound, answered=own, reason=_NO_BOUND)
     try:
         options = _certify_options(asked)
         options.score.refuse_missing(items)
     except InvalidValue as error:
         return ThresholdInForce(bound=bound, answered=own, reason=str(error))
-    bound = RiskBound(risk=question.share, delta=options.chance)
+    bound = RiskBound(risk=asked.risk, delta=options.chance)
     if asked.method == "fixed-sequence" and _is_long(sample, bound.risk, bound.delta):
         why = (
             f"{sample.n_rows:,} rows with {sample.curve.threshold.size:,} thresholds take longer "
@@ -265,7 +348,7 @@ def _in_force(items: RunItems, sample: Sample, asked: Asked) -> ThresholdInForce
 
 def _certify_options(asked: Asked) -> CertifyOptions:
     return CertifyOptions(
-        risk=asked.question.share,
+        risk=asked.risk,
         delta=None if asked.method == "crc" else asked.delta,
         method=asked.method,  # type: ignore[arg-type] # checked when it was read
         score=asked.score,
@@ -388,22 +471,25 @@ def _is_of(run: ViewedRun, certificate: Certificate) -> bool:
     return rows_hash(items, sample) == certificate.calibration_rows_hash
 
 
-def _links(content: JsonObject, by_confidence: bool) -> JsonObject:
-    """Return the filters of the rows behind every count; of other scores the rows know nothing."""
-    links: JsonObject = {
-        one: f"outcome={one}" for one in ("abstained", "no_answer", "not_evaluated")
-    }
+def _filters(content: JsonObject, by_confidence: bool) -> dict[str, RowFilter]:
+    """Return the rows behind every count; of other scores than the stated one the rows say nothing.
+
+    Without a threshold the model's own answers count.
+    """
+    found = {one: RowFilter(outcome=one) for one in ("abstained", "no_answer", "not_evaluated")}
     point = content["point"]
     if point is None or not by_confidence:
-        return links
-    if point["threshold"] is not None:
-        limit = repr(point["threshold"])
-        links["kept"] = urlencode({"outcome": "answered", "confidence_min": limit})
-        links["wrong"] = urlencode({"correct": "no", "confidence_min": limit})
-        links["deferred"] = urlencode({"deferred_at": limit, "sort": "-confidence"})
-        links["wrong_deferred"] = urlencode({"deferred_at": limit, "correct": "no"})
-    elif point["n_kept"]:
-        links["kept"], links["wrong"] = "outcome=answered", "correct=no"
-    else:
-        links["deferred"], links["wrong_deferred"] = "outcome=answered", "correct=no"
-    return links
+        return found
+    limit = point["threshold"]
+    if limit is None and not point["n_kept"]:
+        deferred = RowFilter(outcome="answered"), RowFilter(correct="no")
+        return found | dict(zip(("deferred", "wrong_deferred"), deferred, strict=True))
+    found |= {
+        "kept": RowFilter(outcome="answered", confidence_min=limit),
+        "wrong": RowFilter(correct="no", confidence_min=limit),
+        "left": RowFilter(outcome=LEFT) if limit is None else RowFilter(left_below=limit),
+    }
+    if limit is not None:
+        found["deferred"] = RowFilter(deferred_at=limit, sort="-confidence")
+        found["wrong_deferred"] = RowFilter(deferred_at=limit, correct="no")
+    return found

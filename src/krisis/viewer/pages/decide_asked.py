@@ -59,6 +59,11 @@ class Asked:
         )
 
     @property
+    def risk(self) -> float:
+        """The risk to certify: that of the question, also where it asks for a coverage."""
+        return self.question.share if self.question.kind == "wrong" else DEFAULT_RISK
+
+    @property
     def score(self) -> ScoreOptions:
         """The same options as those of `krisis certify`; a wrong answer is what counts."""
         return ScoreOptions(
@@ -135,7 +140,7 @@ def cost_fields(items: RunItems, asked: Asked) -> list[JsonObject]:
 def commands(path: Path, asked: Asked, items: RunItems) -> JsonObject:
     """Return the commands that give the figures of the page, from where krisis was started."""
     place = place_in_commands(path)
-    risk = asked.question.share if asked.question.kind == "wrong" else DEFAULT_RISK
+    risk = asked.risk
     parts = [f"krisis certify {place} --risk {risk!r}"]
     if asked.method == "crc":
         parts.append("--method crc")

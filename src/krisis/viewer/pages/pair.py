@@ -12,11 +12,10 @@ import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
-from krisis.metrics.partition import deferral_cell, verdicts
+from krisis.metrics.partition import CELLS, deferral_cell, verdicts
 from krisis.metrics.table import BoolArray, IntArray, Table
-from krisis.reporting.deferral import CELLS
-from krisis.reporting.paired_confidence import QUADRANTS, in_bin
-from krisis.reporting.report import reasons_of
+from krisis.pages.charts.paired_confidence import QUADRANTS, in_bin
+from krisis.pages.worst import reasons_of
 from krisis.results.comparison.matching import (
     OUTCOMES,
     match_runs,

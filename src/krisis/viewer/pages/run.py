@@ -1,9 +1,11 @@
-"""The page of one run: its report, live while the run goes on."""
+"""The page of one run: its document, live while the run goes on."""
 
 from __future__ import annotations
 
-from krisis.json_values import JsonObject
-from krisis.reporting.report import RunReport
+from krisis.json_values import JsonObject, plain
+from krisis.metrics.partition import Partition
+from krisis.pages.document import Document, Facts, Table
+from krisis.pages.html import contents_html, opening_html, sections_html
 from krisis.viewer.case_links import CaseLinks
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
@@ -11,33 +13,44 @@ from krisis.viewer.pages.runs import progress_page
 
 
 def page(catalogue: Catalogue, name: str) -> Page:
-    """Show the report of a run, as far as the run has come."""
+    """Show the document of a run, as far as the run has come."""
     run = catalogue.load(name)
     progress = progress_page(catalogue, name).content
-    report = run.report
-    content = {"name": name, "progress": progress, **_facts(report)}
+    document, links = run.document, CaseLinks(run)
+    content = {"name": name, "progress": progress, **_facts(document)}
+    content["failures"] = run.result.attrition.to_dict().get("failures", {})
+    content["partition"] = (
+        Partition.of(run.result.rows.table).to_dict() if run.result.rows else None
+    )
     content["metric_scores"] = run.remembered(
         "scores", lambda: run.result.to_dict(include_results=False)["metric_scores"]
     )
-    context = {"report": report, "links": CaseLinks(run)}
-    return Page("run.html", f"{report.heading} · {name}", content, context)
+    context = {
+        "opening": opening_html(document),
+        "body": contents_html(document)
+        + run.remembered("page", lambda: sections_html(document, links=links)),
+        "links": links,
+    }
+    return Page("run.html", f"{document.title} · {name}", content, context)
 
 
-def _facts(report: RunReport) -> JsonObject:
+def _facts(document: Document) -> JsonObject:
+    """Return what the page shows, for its twin: numbers in full, and no sentence twice."""
+    tables: JsonObject = {}
+    facts: JsonObject = {}
+    for section in document.sections:
+        for part in section.parts:
+            if isinstance(part, Table):
+                named = f"{section.key}: {part.title or part.name}".rstrip(": ")
+                headings = [column.heading for column in part.columns]
+                tables[named] = [dict(zip(headings, row, strict=True)) for row in part.rows]
+            elif isinstance(part, Facts):
+                facts |= dict(part.pairs)
     return {
-        "heading": report.heading,
-        "suite": report.eyebrow,
-        "attrition": str(report.attrition),
-        "failures": report.attrition.to_dict().get("failures", {}),
-        "damage": report.damage,
-        "imported": report.imported,
-        "mixture": report.mixture,
-        "stopping": report.stopping,
-        "verdict": None if report.verdict is None else report.verdict.to_dict(),
-        "partition": None if report.partition is None else report.partition.to_dict(),
-        "charts": {figure.name: list(figure.table) for figure in report.figures},
-        "tables": {name: rows for part in report.sections for name, rows in part.tables.items()},
-        "execution": dict(report.execution),
-        "data": dict(report.data),
-        "prompts": dict(report.prompts),
+        "title": document.title,
+        "lead": list(document.lead),
+        "verdict": None if document.verdict is None else document.verdict.to_dict(),
+        "charts": {chart.key: list(chart.draw().table) for chart in document.charts()},
+        "tables": plain(tables),
+        "facts": facts,
     }

@@ -186,6 +186,12 @@ function explorer() {
 
 function copying() {
   showCopy();
+  const link = document.querySelector("#copy-link");
+  link.hidden = !navigator.clipboard;
+  link.addEventListener("click", async () => {
+    const done = await navigator.clipboard.writeText(location.href).then(() => true, () => false);
+    link.textContent = done ? "Link copied" : "Not allowed by the browser";
+  });
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button[data-copy], button[data-copy-from]");
     if (!button) return;
@@ -203,7 +209,7 @@ function showCopy() {
 
 function decide() {
   if (!document.querySelector("#decision")) return;
-  const shown = ["#decision", "#evidence"];
+  const shown = ["#decision", "#explored", "#evidence"];
   let timer = 0;
   let turn = 0;
   const refresh = async (form) => {

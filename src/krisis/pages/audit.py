@@ -1,0 +1,367 @@
+"""The document of an audit: the groups to watch first, then their figures, labels and stability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from krisis.decisions.audit import Audit
+from krisis.decisions.audit_labels import DisputedLabels, LabelAgreement
+from krisis.decisions.group_findings import HEADINGS, Group, GroupAudit, Measure
+from krisis.decisions.group_tests import ALPHA
+from krisis.decisions.reviewed import ReviewedLabels
+from krisis.decisions.stability import Agreement, Figure, Places, Stability
+from krisis.pages.document import (
+    Cell,
+    Column,
+    Content,
+    Document,
+    Section,
+    Sentences,
+    Stated,
+    Table,
+    Verdict,
+    VerdictLine,
+)
+from krisis.pages.numbers import Estimate, change, count, figure, level, p_sentence, threshold
+from krisis.pages.verdict import usable_line
+from krisis.runs.review import MARKS
+from krisis.statistics.group_gaps import SMALLEST_GROUP
+
+_MOST_SHOWN = 20
+
+
+def audit_document(audit: Audit) -> Document:
+    """Return all there is to show of an audit."""
+    groups = audit.groups
+    sections = list(group_sections(groups))
+    sections += [_agreement(audit.agreement)] if audit.agreement else []
+    sections += [_disputed(audit.disputed)] if audit.disputed else []
+    sections += [stability_section(audit.stability)] if audit.stability else []
+    sections += [_reviewed(audit.reviewed)] if audit.reviewed else []
+    lines = [] if groups.in_force is None else [usable_line(groups.in_force)]
+    return Document(
+        title=f"Groups, {_where(groups)}",
+        lead=[_counts(groups)],
+        verdict=Verdict([*lines, flag_line(groups)], level=0.95),
+        sections=sections,
+        first=[one.key for one in sections],
+    )
+
+
+def _reviewed(found: ReviewedLabels) -> Section:
+    """Return what reviewers said, and the headline without the labels that they dispute."""
+    marks = ", ".join(f"{count(n)} {MARKS[mark]}" for mark, n in found.counts.items())
+    n_reviewed = f"{count(sum(found.counts.values()))} of {count(found.n_cases)} cases"
+    disputed = f"The label of {count(found.n_disputed)} is disputed."
+    lines = [f"{n_reviewed} were reviewed: {marks}. {disputed}"]
+    if found.n_unreadable:
+        lines.append(f"{count(found.n_unreadable)} lines of the review file could not be read.")
+    parts: list[Content] = [Sentences(lines)]
+    if found.figures:
+        rows: list[list[Cell]] = [
+            [name, *(Estimate(one.value, one.low, one.high) for one in pair), *(p.n for p in pair)]
+            for name, pair in found.figures.items()
+        ]
+        columns = (
+            Column("name", "metric"),
+            Column("figure", "all cases"),
+            Column("figure", "without disputed labels"),
+            Column("count", "n"),
+            Column("count", "n without"),
+        )
+        caution = (
+            "Reviewers who look at wrong answers first find wrong labels there first, so the "
+            "figures without them flatter the model; review right answers too."
+        )
+        parts.append(Table(columns=columns, rows=rows, note=caution))
+    return Section(key="reviewed", title="Labels that reviewers dispute", parts=parts)
+
+
+def _where(groups: GroupAudit) -> str:
+    if groups.threshold is None:
+        return "every answer"
+    return f"{groups.confidence} ≥ {threshold(groups.threshold)}"
+
+
+def _counts(groups: GroupAudit) -> str:
+    return (
+        f"{count(groups.n_rows)} rows of {count(groups.n_patients)} {groups.words[0]}s, "
+        f"{count(groups.n_answered)} answered, {count(groups.n_no_answer)} without an answer; "
+        f"{count(groups.n_not_evaluated)} not evaluated and left out."
+    )
+
+
+# --- Groups ----------------------------------------------------------------------------------
+
+
+def group_sections(audit: GroupAudit) -> Iterator[Section]:
+    """Yield the figures of the groups, what stands out, and what that rests on."""
+    parts: list[Content] = [group_table(audit), _gaps(audit)]
+    lines = [f"{column}: not compared, {why}." for column, why in audit.skipped.items()]
+    lines += [f"{_name(one.name)}: {one.reason}." for one in audit.groups if one.reason]
+    parts += [Sentences(lines)] if lines else []
+    yield Section(key="groups", title="Figures of the groups", parts=parts)
+    assumed = Sentences(group_assumptions(audit))
+    yield Section(key="assumptions", title="Assumptions", parts=[assumed])
+
+
+def _name(group: str) -> str:
+    return group.replace("_", " ")
+
+
+def flag_line(audit: GroupAudit) -> VerdictLine:
+    """Name the groups that the tests flag, with the risk of each."""
+    flagged = [group for group in audit.groups if group.flags]
+    found = [stated for group in flagged for stated in _flags(group)]
+    reason = ""
+    if not audit.n_tests:
+        reason = "no group could be tested"
+    elif not found:
+        reason = f"no group is flagged ({audit.n_tests} tests together at {level(ALPHA)})"
+    return VerdictLine(
+        key="groups", question="Groups to watch", answer=None, figures=found, reason=reason
+    )
+
+
+def _flags(group: Group) -> Iterator[Stated]:
+    risk, name = group.measures["risk"], _name(group.name)
+    if group.tests.p_higher_risk_adjusted <= ALPHA:
+        p = p_sentence(group.tests.p_higher_risk_adjusted)
+        more = change(Estimate(risk.gap))
+        yield Stated(
+            words=f"FLAG {name}: risk {{}}, higher than in the rest ({more}; {p} after Holm)",
+            estimate=_estimate(risk),
+        )
+    if group.tests.p_rise_adjusted <= ALPHA:
+        p = p_sentence(group.tests.p_rise_adjusted)
+        yield Stated(
+            words=f"FLAG {name}: risk rises as coverage falls, to {{}} among its most confident "
+            f"half ({p} after Holm)",
+            estimate=Estimate(group.tests.risk_of_surest_half),
+        )
+
+
+def _estimate(one: Measure) -> Estimate:
+    return Estimate(one.value, one.low, one.high)
+
+
+def group_table(audit: GroupAudit) -> Table:
+    """Return one row for all rows and for every group that is large enough."""
+    rows: list[list[Cell]] = [
+        _row("all rows", audit.n_patients, audit.n_rows, audit.overall, audit.calibration_error)
+    ]
+    rows += [
+        _row(
+            _name(g.name), g.n_patients, g.n_rows, g.measures, g.calibration_error, g.power_doubled
+        )
+        for g in audit.groups
+        if not g.reason
+    ]
+    # The loss need not be an error, and overconfidence is a difference: neither is a share.
+    kinds = {"risk": "share" if audit.loss == "error" else "figure", "overconfidence": "change"}
+    columns = (
+        Column("name", "group"),
+        Column("count", "patients"),
+        Column("count", "rows"),
+        *(Column(kinds.get(key, "share"), heading) for key, heading in HEADINGS.items()),  # type: ignore[arg-type]
+        Column("figure", "calibration error"),
+        Column("share", "power ×2", "chance of a flag if its risk were twice that of the rest"),
+    )
+    return Table(columns=columns, rows=rows)
+
+
+def _row(
+    name: str,
+    n_patients: int,
+    n_rows: int,
+    measures: Mapping[str, Measure],
+    error: Mapping[str, float],
+    power: float = math.nan,
+) -> list[Cell]:
+    found = [measures.get(key, Measure()) for key in HEADINGS]
+    known: Cell = Estimate(error["debiased"], error["low"], error["high"]) if error else "–"
+    return [
+        name,
+        n_patients,
+        n_rows,
+        *("–" if math.isnan(one.value) else _estimate(one) for one in found),
+        known,
+        "–" if math.isnan(power) else power,
+    ]
+
+
+def _gaps(audit: GroupAudit) -> Table:
+    """Return the largest gap of every figure, between a group and all other rows."""
+    rows: list[list[Cell]] = []
+    for key, heading in HEADINGS.items():
+        group = audit.largest(key)
+        if group is not None:
+            one = group.measures[key]
+            gap = Estimate(one.gap, one.gap_low, one.gap_high)
+            rows.append([f"{heading}: {_name(group.name)}", gap, one.p, one.p_adjusted])
+    columns = (
+        Column("name", "largest gap to the rest"),
+        Column("change", "gap"),
+        Column("p", "p", "permutation of patients"),
+        Column("p", "p over all groups"),
+    )
+    return Table(columns=columns, rows=rows)
+
+
+def group_assumptions(audit: GroupAudit) -> list[str]:
+    """Say what the audit of groups rests on, one sentence each."""
+    person, unit = audit.words
+    found = [
+        f"{person.capitalize()}s are independent of each other; labels and groups are right.",
+        (
+            f"A flag is a one-sided permutation test by {person} (risk higher than in all other "
+            f"rows; risk rising as coverage falls), Holm over {audit.n_tests} tests: without any "
+            f"difference at most {level(ALPHA)} of audits have one."
+        ),
+        (
+            "“power ×2” is the chance that a group of this size is flagged if its risk were twice "
+            "that of the rest; no flag at low power says little."
+        ),
+        (
+            "Other gaps are read with their p-values and flag nothing; their intervals hold for "
+            "all groups together."
+        ),
+        f"Groups, figures and points with fewer than {SMALLEST_GROUP} {person}s are not shown (–).",
+    ]
+    if audit.loss != "error":
+        found.append(f"The risk is the mean of the loss {audit.loss}, from 0 to 1.")
+    if audit.within_patients:
+        found.append(
+            f"A {person} has rows in several groups of {', '.join(audit.within_patients)}: what it "
+            "brings to a group and to the rest is exchanged."
+        )
+    if audit.no_scores:
+        found.append(f"No {unit} has a score, so there is no curve: {audit.no_scores}.")
+    return found
+
+
+# --- Labels ----------------------------------------------------------------------------------
+
+
+def _agreement(found: LabelAgreement) -> Section:
+    kind = "ordinal" if found.ordered else "nominal"
+    estimate = Estimate(found.alpha, found.low, found.high)
+    shown = figure(estimate)
+    if math.isnan(found.alpha):
+        shown = f"undefined, {found.reason}"
+    elif math.isnan(found.low):
+        shown = f"{shown} (no interval: {found.reason.replace('_', ' ')})"
+    counts = f"{count(found.n_labels)} labels of {count(found.n_rows)} rows with two or more"
+    rows: list[list[Cell]] = [["Krippendorff's α", estimate, found.n_rows]]
+    rows += [
+        [
+            f"risk against {column}",
+            Estimate(one["risk"], one["low"], one["high"]) if one["n_rows"] else "no answered row",
+            int(one["n_rows"]),
+        ]
+        for column, one in found.risks.items()
+    ]
+    columns = (Column("name", "figure"), Column("figure", "value"), Column("count", "rows"))
+    sentence = f"Krippendorff's α ({kind}) {shown}; {counts}."
+    title = f"Agreement of {', '.join(found.columns)}"
+    parts: list[Content] = [Sentences([sentence]), Table(columns=columns, rows=rows)]
+    return Section(key="agreement", title=title, parts=parts)
+
+
+def _disputed(found: DisputedLabels) -> Section:
+    if found.reason:
+        lines = [f"Disputed labels cannot be listed: {found.reason}"]
+        return Section(key="disputed", title="Disputed labels", parts=[Sentences(lines)])
+    lines = [
+        (
+            f"{count(len(found.rows))} of {count(found.n_confident)} rows in the more confident "
+            "half of every run have the same answer of all runs against the label."
+        )
+    ]
+    left = len(found.rows) - _MOST_SHOWN
+    lines += [f"{count(left)} more are in the JSON."] if left > 0 else []
+    rows: list[list[Cell]] = [
+        [row.record_id, str(row.label), str(row.answer)] for row in found.rows[:_MOST_SHOWN]
+    ]
+    columns = [Column("name", heading) for heading in ("record", "label", "answer")]
+    parts: list[Content] = [Sentences(lines)]
+    parts += [Table(columns=columns, rows=rows)] if rows else []
+    return Section(key="disputed", title="Disputed labels", parts=parts)
+
+
+# --- Stability -------------------------------------------------------------------------------
+
+
+def stability_section(found: Stability) -> Section:
+    """Return how stable the answers are, or how to find out."""
+    asked = [*([found.repeats] if found.repeats else []), *found.perturbations, *found.against]
+    if not asked and found.places is None:
+        lines = ["Each record was asked once: ask with --repeats or --perturb."]
+        return Section(key="stability", title="Stability", parts=[Sentences(lines)])
+    parts: list[Content] = [part for one in asked for part in _asked_again(one)]
+    parts += _places(found.places) if found.places is not None else []
+    parts += [Sentences(found.assumptions)] if found.assumptions else []
+    return Section(key="stability", title="Stability", parts=parts)
+
+
+def _asked_again(one: Agreement) -> Iterator[Content]:
+    # With --repeats every repeat of a record is one pair.
+    words = "pairs of askings" if one.accuracy is not None else "records asked again"
+    sentence = (
+        f"{one.name}: {count(one.n_cases)} {words} of {count(one.n_patients)} patients; left out: "
+        f"{count(one.n_failed)} with an asking without a reply, {count(one.n_not_asked)} not asked "
+        "in both forms."
+    )
+    yield Sentences([sentence])
+    figures = {
+        "answer flips": one.answer_flips,
+        "abstention flips": one.abstention_flips,
+        "SD of confidence": one.confidence_sd,
+        "variance between cases, confidence": one.confidence_between,
+        "variance between cases, correctness": one.correct_between,
+    }
+    rows: list[list[Cell]] = [[name, _figure(f), f.n] for name, f in figures.items()]
+    columns = (Column("name", "figure"), Column("figure", "value"), Column("count", "n"))
+    yield Table(columns=columns, rows=rows, title=one.name)
+    shifts = {"accuracy": one.accuracy, "abstention rate": one.abstention}
+    moved: list[list[Cell]] = [
+        [name, s.first, s.second, s.p] for name, s in shifts.items() if s is not None
+    ]
+    if moved:
+        heads = (
+            Column("name", "figure"),
+            Column("figure", "first"),
+            Column("figure", "second"),
+            Column("p", "p", "paired test by patient"),
+        )
+        yield Table(columns=heads, rows=moved)
+
+
+def _figure(one: Figure) -> Cell:
+    if math.isnan(one.value):
+        return f"undefined ({one.reason})"
+    return Estimate(one.value, one.low, one.high)
+
+
+def _places(places: Places) -> list[Content]:
+    rows: list[list[Cell]] = [
+        [f"{one['place']:.0f}", one["accuracy"], one["abstention"], int(one["n"])]
+        for one in places.shares
+    ]
+    columns = (
+        Column("name", "place in the call"),
+        Column("figure", "accuracy"),
+        Column("figure", "abstention"),
+        Column("count", "n"),
+    )
+    if places.reason:
+        trend = f"No trend test: {places.reason}."
+    else:
+        accuracy = change(Estimate(places.accuracy_slope))
+        abstention = change(Estimate(places.abstention_slope))
+        trend = (
+            f"Change per place: accuracy {accuracy} ({p_sentence(places.accuracy_p)}), abstention "
+            f"{abstention} ({p_sentence(places.abstention_p)}); permutation within calls."
+        )
+    return [Table(columns=columns, rows=rows), Sentences([trend])]

@@ -1,0 +1,740 @@
+"""Lines with bands: risk over coverage, net benefit over the threshold, cost over coverage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from krisis.decisions.certificate import Certificate
+from krisis.decisions.costs import PER
+from krisis.decisions.decide import Decision, Policy
+from krisis.decisions.decision_curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
+from krisis.decisions.group_findings import GroupAudit
+from krisis.decisions.sample import Sample
+from krisis.json_values import JsonObject
+from krisis.metrics.curve_form import curve_of, optimal_of
+from krisis.metrics.explanations import reason_words
+from krisis.metrics.risk_band import BandPoint, evenly_covering, risk_band
+from krisis.metrics.risk_coverage import RiskCoverageCurve, spread_evenly
+from krisis.metrics.selective_prediction import WITHOUT_CONFIDENCE
+from krisis.metrics.table import IntArray, Loss, Table
+from krisis.pages.charts.spec import (
+    FigureSpec,
+    grid,
+    level_of,
+    n_columns,
+    nothing_to_draw,
+    panel_titles,
+)
+from krisis.pages.figure import Chart, alt, data, percent_axis, unit_scale
+from krisis.pages.numbers import Estimate, count, figure, share
+from krisis.pages.palette import ABSTAINED, CORRECT, GRID, INK, MUTED, REFERENCE, WRONG
+from krisis.pages.style import Mark, Series, Style, series
+from krisis.results.base import BenchmarkResult
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import level_name
+
+Measure = Literal["selective", "generalized"]
+MOST_OVERLAID = 4  # with more, bands hide each other
+_MOST_POINTS = 300
+_FEW = 40  # points of a line that are drawn one by one
+_BAND = 0.15
+_FIRST_SHARE = 0.05  # of the first few answers the risk jumps: it does not set the scale
+_BEST = Series(MUTED, (5, 4))
+
+
+# --- Risk over coverage ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A named curve: its working points, with the limits of their band where there are any.
+
+    ``best`` are the points of the same answers in the best order; ``areas`` the area of each
+    measure and how much of it a better order would avoid.
+    """
+
+    name: str
+    points: Sequence[JsonObject]
+    best: Sequence[JsonObject] = ()
+    level: float | None = None
+    loss: Loss = "error"
+    counts: str = ""
+    areas: Mapping[Measure, tuple[float, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, name: str, table: Table, *, loss: Loss = "error", options: BootstrapOptions | None
+    ) -> Curve:
+        """Return the curve of a table; without options, or with a single patient, without band."""
+        whole, best = curve_of(table, loss), optimal_of(table, loss)
+        has_band = options is not None and table.patients.n > 1
+        band = risk_band(table, loss=loss, options=options) if has_band else []
+        places = evenly_covering(whole, _MOST_POINTS)
+        if band:  # a point of the band is a point of the line
+            places = np.union1d(places, evenly_covering(whole, len(band)))
+        return cls(
+            name=name,
+            points=_points(name, whole, places, band),
+            best=[
+                {**row, "threshold": None}  # no confidence ranks answers in this order
+                for row in _points(name, best, evenly_covering(best, _MOST_POINTS))
+            ],
+            level=options.level if options is not None and band else None,
+            loss=loss,
+            counts=f"{count(int(table.answered.sum()))} of {count(table.n_scored)} answered",
+            areas={
+                "selective": (whole.aurc(), whole.aurc() - best.aurc()),
+                "generalized": (whole.augrc(), whole.augrc() - best.augrc()),
+            },
+        )
+
+    @property
+    def one_point(self) -> bool:
+        """Tell whether all answers state one confidence, so that nothing can be ranked."""
+        return len(self.points) == 1
+
+    def risk_at(self, coverage: float) -> float:
+        """Return the selective risk of the first working point that covers as much."""
+        reached = (p["selective_risk"] for p in self.points if p["coverage"] >= coverage - 1e-9)
+        return float(next(reached, self.points[-1]["selective_risk"]))
+
+
+def _points(
+    name: str, curve: RiskCoverageCurve, places: IntArray, band: Sequence[BandPoint] = ()
+) -> list[JsonObject]:
+    """Return working points of a curve, each with its limits where the band has it."""
+    limits = {point.threshold: point for point in band}
+    names = ("coverage", "selective_risk", "generalized_risk", "threshold")
+    columns = [getattr(curve, column)[places].tolist() for column in names]
+    found = []
+    for values in zip(*columns, strict=True):
+        row: JsonObject = {"run": name, **dict(zip(names, values, strict=True))}
+        ends = limits.get(row["threshold"])
+        for measure in ("selective", "generalized"):
+            interval = getattr(ends, measure) if ends is not None else None
+            known = interval is not None and interval.defined
+            row |= {f"{measure}_{end}": getattr(interval, end) if known else None for end in _ENDS}
+        found.append(row)
+    return found
+
+
+_ENDS = ("low", "high")
+
+
+def run_curves(
+    runs: Mapping[str, BenchmarkResult],
+) -> tuple[dict[str, Curve], dict[str, str]]:
+    """Return the curves of runs at the level of their scores, and why others have none."""
+    tables = {name: run.rows.table for name, run in runs.items()}
+    reasons = {name: why for name, table in tables.items() if (why := not_drawable(table))}
+    curves = {
+        name: Curve.of(
+            name, table, options=BootstrapOptions(level=level_of(runs[name].metric_scores))
+        )
+        for name, table in tables.items()
+        if name not in reasons
+    }
+    return curves, reasons
+
+
+def not_drawable(table: Table) -> str:
+    """Return why a run has no chart of its confidence, or nothing."""
+    if not table.answered.any():
+        return reason_words("no_answered_rows")
+    stated = ~np.isnan(table.confidence[table.answered])
+    if not stated.any():
+        return reason_words("no_rows_with_confidence")
+    return "" if stated.all() else reason_words(WITHOUT_CONFIDENCE)
+
+
+def risk_coverage(
+    curves: Mapping[str, Curve],
+    style: Style,
+    *,
+    measure: Measure = "selective",
+    reasons: Mapping[str, str] | None = None,
+) -> FigureSpec:
+    """Draw the curves of runs: together, or each before the others where there are many."""
+    percent = level_name(one.level for one in curves.values() if one.level is not None)
+    drawn = _Curves(curves, style, measure)
+    overlaid = len(curves) <= MOST_OVERLAID
+    return FigureSpec(
+        name="risk_coverage" if measure == "selective" else "generalized_risk",
+        title=_risk_finding(list(curves.values()), measure),
+        reading=_risk_reading(list(curves.values()), measure, percent),
+        draw=drawn.together if overlaid else drawn.apart,
+        table=[row for curve in curves.values() for row in curve.points],
+        key=drawn.key(percent) if overlaid else (),
+        reasons=reasons or {},
+        notes=[*_risk_notes(list(curves.values()), percent)],
+        needs_key=overlaid and len(curves) > 1,
+    )
+
+
+_AREAS = {"selective": "AURC", "generalized": "AUGRC"}
+_KEPT = {
+    "selective": (
+        "Keep only the answers above a confidence: coverage is the share of cases that is "
+        "answered, risk the share of errors in these answers."
+    ),
+    "generalized": (
+        "The same thresholds with errors counted against all cases, so that a handful of answers "
+        "cannot look dangerous or safe by itself."
+    ),
+}
+
+
+def _risk_reading(curves: Sequence[Curve], measure: Measure, percent: str) -> str:
+    parts = [_KEPT[measure]]
+    if percent:
+        parts.append(f"Bands are {percent} intervals at each threshold.")
+    if len(curves) == 1:
+        (curve,) = curves
+        parts.append("The dashed line is the same answers in the best order.")
+        area, excess = curve.areas.get(measure, (math.nan, math.nan))
+        if not math.isnan(area):
+            avoidable = f", of which a better order would avoid {figure(Estimate(excess))}"
+            written = f"{_AREAS[measure]} {figure(Estimate(area))}"
+            parts.append(f"{written}{'' if curve.one_point else avoidable}.")
+    else:
+        parts.append(
+            "Each curve ends in its mark, where every answer is kept; compare curves at the same "
+            "coverage."
+        )
+    return " ".join(parts)
+
+
+def _risk_notes(curves: Sequence[Curve], percent: str) -> list[str]:
+    bands = f" Bands: {percent} intervals at each threshold, by patient." if percent else ""
+    found = [f"Risk: errors among the answers kept.{bands} Mark: every answer is kept."]
+    if any(curve.loss != "error" for curve in curves):
+        found = [f"Risk: mean loss of the answers kept.{bands} Mark: every answer is kept."]
+    if names := [curve.name for curve in curves if curve.one_point]:
+        found.append(
+            f"All answers state one confidence, so there is one point: {', '.join(names)}."
+        )
+    return found
+
+
+def _risk_finding(curves: Sequence[Curve], measure: Measure) -> str:
+    """Say what the curves show, in figures of the curves themselves."""
+    if not curves:
+        return "No curve"
+
+    def written(value: float, curve: Curve) -> str:
+        return share(Estimate(value)) if curve.loss == "error" else figure(Estimate(value))
+
+    if len(curves) == 1:
+        (curve,) = curves
+        last = curve.points[-1]
+        lost = "wrong in" if curve.loss == "error" else "mean loss"
+        if measure == "generalized":
+            value = written(last["generalized_risk"], curve)
+            return f"{lost.capitalize()} {value} of all cases when every answer is kept"
+        every = f"{lost.capitalize()} {written(last['selective_risk'], curve)} of all answers"
+        if curve.one_point:
+            return f"{every}; one confidence for all, so nothing can be ranked"
+        half = next(p for p in curve.points if p["coverage"] >= last["coverage"] / 2 - 1e-9)
+        if half is last:
+            return f"{every}; half of them or more state one confidence"
+        part = share(Estimate(half["coverage"] / last["coverage"]))
+        return f"{every}, {written(half['selective_risk'], curve)} of the most confident {part}"
+    coverage = min(0.5, *(curve.points[-1]["coverage"] for curve in curves))
+    risks = sorted((curve.risk_at(coverage), curve.name, curve) for curve in curves)
+    shown = risks if len(risks) <= 3 else [risks[0], risks[-1]]
+    said = [f"{name} {written(risk, curve)}" for risk, name, curve in shown]
+    glue = ", " if len(risks) <= 3 else " to "
+    return f"Risk at {share(Estimate(coverage))} coverage: {glue.join(said)}"
+
+
+class _Curves:
+    """The curves of runs, overlaid or in panels of their own."""
+
+    def __init__(
+        self,
+        curves: Mapping[str, Curve],
+        style: Style,
+        measure: Measure,
+        *,
+        behind: Sequence[JsonObject] | None = None,
+        bound: float | None = None,
+        chosen: Sequence[JsonObject] = (),
+    ) -> None:
+        self.curves, self.style, self.behind = curves, style, behind
+        self.bound, self.chosen = bound, chosen
+        self.y, self.low, self.high = (f"{measure}_{end}" for end in ("risk", "low", "high"))
+        self.marks = series(curves)
+        losses = {curve.loss for curve in curves.values()}
+        self.is_share = losses <= {"error"}
+        kept = "errors" if self.is_share else "mean loss"
+        among = "all cases" if measure == "generalized" else "the answers kept"
+        self.y_title = f"{kept} among {among}"
+        # One best order is drawn, where all curves have the same answers to put in order.
+        orders = {tuple(p["generalized_risk"] for p in one.best) for one in curves.values()}
+        self.best = next(iter(curves.values())).best if len(orders) == 1 else ()
+
+    def key(self, percent: str) -> list[Mark]:
+        """Return what the marks mean."""
+        if len(self.curves) != 1:
+            return [
+                Mark("series", self.marks[name], f"{name} ({curve.counts})")
+                for name, curve in self.curves.items()
+            ]
+        ((name, curve),) = self.curves.items()
+        one = self.marks[name]
+        model = f"{name}: all answers state one confidence, so there is one point"
+        return [
+            Mark("dot", one, model) if curve.one_point else Mark("line", one, name),
+            *([Mark("line", _BEST, "the same answers in the best order")] if self.best else []),
+            *([Mark("box", one, f"{percent} interval at each threshold")] if percent else []),
+            *([] if curve.one_point else [Mark("dot", Series(INK), "every answer is kept")]),
+        ]
+
+    def together(self, width: float) -> Chart:
+        """Draw all curves into one panel."""
+        layers = [layer for name in self.curves for layer in self._layers(name)]
+        if self.best:
+            layers.insert(0, _line(self.best, _BEST, self.style, "coverage", self.y, thin=True))
+        return self._panel(layers, width, width * 0.62)
+
+    def apart(self, width: float) -> Chart:
+        """Draw a panel for every run, the curves of the others behind it in grey."""
+        columns = n_columns(self.style, len(self.curves))
+        each = width / columns
+        titles = {
+            name: [*self.style.broken(name, each), *([one.counts] if one.counts else [])]
+            for name, one in self.curves.items()
+        }
+        panels = []
+        for name, title in panel_titles(titles, self.style).items():
+            drawn = self._panel([self._others(name), *self._layers(name)], each, each * 0.8)
+            panels.append(drawn.properties(title=title))
+        return grid(panels, self.style)
+
+    def _panel(self, layers: Sequence[Chart], width: float, height: float) -> Chart:
+        axis = percent_axis if self.is_share else alt.Axis
+        title = self.y_title if width >= 20 * self.style.font else "risk"
+        return (
+            alt.layer(*layers, *self._limits())
+            .encode(
+                x=alt.X(scale=unit_scale(), axis=percent_axis(title="coverage")),
+                y=alt.Y(scale=self._scale(), axis=axis(title=title)),
+            )
+            .properties(width=width, height=height)
+        )
+
+    def _scale(self) -> Chart:
+        rows = [row for curve in self.curves.values() for row in curve.points]
+        shown = [row for row in rows if row["coverage"] >= _FIRST_SHARE] or rows
+        ends = [row[name] for row in shown for name in (self.y, self.high)]
+        ends += [*(row[self.y] for row in self.chosen), 1.2 * (self.bound or 0.0), 0.05]
+        top = 1.05 * max(end for end in ends if end is not None)
+        return alt.Scale(domain=[0, min(1.0, top) if self.is_share else top], nice=False)
+
+    def _layers(self, name: str) -> list[Chart]:
+        rows, one = self.curves[name].points, self.marks[name]
+        layers = [
+            *_band(rows, one, "coverage", self.low, self.high),
+            _line(rows, one, self.style, "coverage", self.y, with_points=len(self.curves) == 1),
+        ]
+        chosen = [row for row in self.chosen if row["run"] == name]
+        if self.bound is not None:
+            return [*layers, *self._chosen(chosen, one)]
+        end = one if len(self.curves) > 1 or len(rows) == 1 else Series(INK)
+        last = alt.Chart(data([rows[-1]])).mark_point(**self.style.point(end))
+        return [*layers, last.encode(**self._places())]
+
+    def _places(self) -> dict[str, Chart]:
+        return {"x": alt.X("coverage:Q"), "y": alt.Y(f"{self.y}:Q")}
+
+    def _chosen(self, rows: Sequence[JsonObject], one: Series) -> list[Chart]:
+        """Return the thresholds that were certified, as large points."""
+        if not rows:
+            return []
+        mark = self.style.point(one) | {"size": 140}
+        return [alt.Chart(data(rows)).mark_point(**mark).encode(**self._places())]
+
+    def _limits(self) -> list[Chart]:
+        if self.bound is None:
+            return []
+        rule = alt.Chart(data([{self.y: self.bound}])).mark_rule(
+            strokeDash=[4, 3], color=str(WRONG), strokeWidth=self.style.stroke * 0.75
+        )
+        return [rule.encode(y=alt.Y(f"{self.y}:Q"))]
+
+    def _others(self, name: str) -> Chart:
+        rows = self.behind
+        if rows is None:
+            others = (one for other, one in self.curves.items() if other != name)
+            rows = [row for one in others for row in one.points]
+        line = {"color": str(GRID if self.behind is None else MUTED), "clip": True}
+        line |= {"strokeWidth": self.style.stroke * (1 if self.behind is None else 0.5)}
+        return alt.Chart(data(rows)).mark_line(**line).encode(**self._places(), detail="run:N")
+
+
+def _band(
+    rows: Sequence[JsonObject], one: Series, x: str, low: str = "low", high: str = "high"
+) -> list[Chart]:
+    """Return a band: an area between points, of a single one a bar."""
+    known = [row for row in rows if row.get(low) is not None]
+    if not known:
+        return []
+    base, tone = alt.Chart(data(known)), str(one.tone)
+    mark = (
+        base.mark_area(color=tone, opacity=_BAND, clip=True)
+        if len(known) > 1
+        else base.mark_rule(color=tone, opacity=2 * _BAND, strokeWidth=12, clip=True)
+    )
+    return [mark.encode(x=alt.X(f"{x}:Q"), y=alt.Y(f"{low}:Q"), y2=alt.Y2(f"{high}:Q"))]
+
+
+def _line(
+    rows: Sequence[JsonObject],
+    one: Series,
+    style: Style,
+    x: str,
+    y: str,
+    *,
+    thin: bool = False,
+    with_points: bool = False,
+) -> Chart:
+    """Return a line; one of few points may show them."""
+    tone = str(one.tone)
+    settings: JsonObject = {"color": tone, "strokeDash": list(one.dash), "clip": True}
+    settings["strokeWidth"] = style.stroke * (0.75 if thin else 1)
+    if with_points and len(rows) <= _FEW:
+        size = style.font**2 * (0.2 if len(rows) > 1 else 0.8)
+        settings["point"] = {"color": tone, "size": size, "filled": True}
+    line = alt.Chart(data(rows)).mark_line(**settings)
+    return line.encode(x=alt.X(f"{x}:Q"), y=alt.Y(f"{y}:Q"))
+
+
+# --- The certified threshold, and the groups of an audit -------------------------------------
+
+
+def certified(
+    certificate: Certificate, parts: Mapping[str, tuple[Sample, float | None]], style: Style
+) -> FigureSpec:
+    """Draw the bound on the risk and the certified threshold on the curve of every group."""
+    curves, chosen = {}, list[JsonObject]()
+    for name, (sample, threshold) in parts.items():
+        curves[name] = Curve(name=name, points=_sample_points(name, sample))
+        accepted = sample.accepts(threshold)
+        if accepted.any():
+            risk, coverage = float(sample.loss[accepted].mean()), float(accepted.mean())
+            place = {"run": name, "threshold": threshold, "coverage": coverage}
+            chosen.append({**place, "selective_risk": risk, "certified": True})
+    drawn = _Curves(curves, style, "selective", bound=certificate.risk, chosen=chosen)
+    bound = f"the bound on the risk, {share(Estimate(certificate.risk))}"
+    marks = [Mark("series", one, name) for name, one in drawn.marks.items()]
+    return FigureSpec(
+        name="certificate",
+        title=_certified_finding(certificate, chosen, len(parts)),
+        reading=(
+            "From left to right less confident answers are accepted. The dashed rule is the bound "
+            "on the risk; a large point is a certified threshold."
+        ),
+        draw=drawn.together,
+        table=[*(row for one in curves.values() for row in one.points), *chosen],
+        key=[
+            *(marks if len(parts) > 1 else []),
+            Mark("line", Series(WRONG, (4, 3)), bound),
+            Mark("dot", Series(CORRECT), "the certified threshold"),
+        ],
+        needs_key=len(parts) > 1,
+    )
+
+
+def _sample_points(name: str, sample: Sample) -> list[JsonObject]:
+    curve = sample.curve
+    return [
+        {
+            "run": name,
+            "threshold": float(curve.threshold[at]),
+            "coverage": int(curve.n_accepted[at]) / sample.n_rows,
+            "selective_risk": curve.risk(at),
+            "certified": False,
+        }
+        for at in spread_evenly(curve.threshold.size, _MOST_POINTS).tolist()
+    ]
+
+
+def _certified_finding(certificate: Certificate, chosen: Sequence[JsonObject], n_parts: int) -> str:
+    bound = share(Estimate(certificate.risk))
+    if not chosen:
+        return f"No threshold is certified at a risk of {bound}"
+    if n_parts == 1:
+        answered = share(Estimate(chosen[0]["coverage"]))
+        return f"Certified at a risk of {bound}: {answered} of cases are answered"
+    return f"{len(chosen)} of {n_parts} groups have a threshold certified at a risk of {bound}"
+
+
+def group_curves(audit: GroupAudit, column: str, style: Style) -> FigureSpec:
+    """Draw risk over coverage: a panel for every group of a column, all rows behind it."""
+    points = [{**row, "run": row["group"], "selective_risk": row["risk"]} for row in audit.curve]
+    whole = [row for row in points if not row["column"]]
+    names = [group.name for group in audit.groups if group.column == column]
+    inside = {
+        name: [p for p in points if p["column"] == column and p["run"] == name] for name in names
+    }
+    curves = {name: Curve(name=name, points=rows) for name, rows in inside.items() if rows}
+    last = {name: one.points[-1]["selective_risk"] for name, one in curves.items()}
+    title = f"Risk by {column}"
+    if last:
+        worst, least = max(last, key=lambda n: last[n]), min(last, key=lambda n: last[n])
+        ends = (
+            f"{share(Estimate(last[least]))} ({least}) to {share(Estimate(last[worst]))} ({worst})"
+        )
+        title = f"Risk of all answers by {column}: {ends}"
+    return FigureSpec(
+        name=f"audit_curves_{column}",
+        title=title,
+        reading=(
+            "From left to right less confident answers are accepted, at thresholds that all groups "
+            "share. The thick line is the group at its own coverage, the thin one all cases. A "
+            "line that climbs to the left is a group that is answered worse when the model is more "
+            "confident. Points with fewer than 20 patients are not drawn."
+        ),
+        draw=_Curves(curves, style, "selective", behind=whole).apart,
+        table=[
+            {
+                name: row[name]
+                for name in ("column", "group", "threshold", "coverage", "risk")
+                if name in row
+            }
+            for one in curves.values()
+            for row in one.points
+        ],
+    )
+
+
+# --- Net benefit over the threshold ----------------------------------------------------------
+
+_STRATEGIES = {
+    ALL: Series(REFERENCE, (7, 3)),
+    NONE: Series(WRONG, (2, 2)),
+    MODEL: Series(CORRECT),
+    DEFERRAL: Series(ABSTAINED, (9, 3, 2, 3)),
+}
+# Treating all costs without bound as the threshold nears 1: below this the chart is cut.
+_LOWEST = 0.3
+
+
+def net_benefit(curves: Mapping[str, DecisionCurve], style: Style) -> FigureSpec:
+    """Draw the net benefit of every strategy of one run, or of the models of several runs."""
+    lines: dict[str, list[JsonObject]] = {}
+    first = next(iter(curves.values()))
+    alone = len(curves) == 1
+    for name, curve in curves.items():
+        for strategy, points in curve.curves.items():
+            shared = strategy in (ALL, NONE)
+            if (shared and strategy in lines) or not (alone or shared or strategy == curve.last):
+                continue  # all runs share the cases, so they share both constant strategies
+            banded = not shared and len(curves) <= MOST_OVERLAID
+            lines[strategy if alone or shared else name] = [
+                {
+                    "strategy": strategy if alone or shared else name,
+                    "threshold": point.threshold,
+                    "net benefit": point.net_benefit,
+                    "low": point.low if banded else None,
+                    "high": point.high if banded else None,
+                    "standardized": point.standardized,
+                }
+                for point in points
+            ]
+    own = series(name for name in lines if name not in (ALL, NONE))
+    marks = {name: _STRATEGIES.get(name) or own[name] for name in lines}
+    lowest = -_LOWEST * first.prevalence
+    percent = level_name(one.options.level for one in curves.values())
+
+    def draw(width: float) -> Chart:
+        layers = [
+            layer for name, rows in lines.items() for layer in _band(rows, marks[name], "threshold")
+        ]
+        layers += [
+            _line(rows, marks[name], style, "threshold", "net benefit")
+            for name, rows in lines.items()
+        ]
+        ends = alt.Scale(domain=[lowest, first.prevalence * 1.05], nice=False)
+        return (
+            alt.layer(*layers)
+            .encode(
+                x=alt.X(scale=unit_scale(), axis=alt.Axis(title="threshold probability")),
+                y=alt.Y(scale=ends, axis=alt.Axis(title="net benefit")),
+            )
+            .properties(width=width, height=width * 0.62)
+        )
+
+    return FigureSpec(
+        name="decision_curve",
+        title=_benefit_finding(curves),
+        reading=(
+            "At a threshold of 0.2 four false alarms weigh as much as one case found; further "
+            "right, false alarms weigh more. The highest line is the best strategy there; bands "
+            f"are {percent} intervals at one threshold at a time."
+        ),
+        draw=draw,
+        table=[row for rows in lines.values() for row in rows],
+        key=[Mark("line", marks[name], name) for name in lines],
+        notes=[f"Bands: {percent} intervals at each threshold, by patient."],
+        needs_key=True,
+    )
+
+
+def _benefit_finding(curves: Mapping[str, DecisionCurve]) -> str:
+    found = {
+        name: " and ".join(
+            f"{low:g}" if low == high else f"{low:g} to {high:g}"
+            for low, high in useful_ranges(one)
+        )
+        for name, one in curves.items()
+    }
+    better = "better than treating all and none"
+    if len(found) > 1:
+        names = [name for name, where in found.items() if where]
+        return f"Shown to be {better} at some threshold: {', '.join(names) or 'no model'}"
+    (where,) = found.values()
+    return f"Shown to be {better} at thresholds {where}" if where else f"Not shown to be {better}"
+
+
+# --- Cost over coverage ----------------------------------------------------------------------
+
+
+def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
+    """Draw what every threshold costs: of one run also the other policies, as points."""
+    if not decisions:
+        return nothing_to_draw("costs", "No run can be priced")
+    first, alone = next(iter(decisions.values())), len(decisions) == 1
+    unit = f"{first.options.costs.unit} per {PER:,} {first.run.words[1]}s"
+    lines = {
+        name: [_cost_point(policy, "threshold" if alone else name) for policy in one.curve]
+        for name, one in decisions.items()
+    }
+    marks = series(lines)
+    policies = [one for one in first.policies if not one.reason] if alone else []
+    points = [_cost_point(policy, policy.name) for policy in policies]
+    looks = {
+        policy.name: replace(one, tone=REFERENCE if policy.kind == "baseline" else INK)
+        for policy, one in zip(
+            policies, series(map(str, range(len(policies)))).values(), strict=True
+        )
+    }
+    percent = level_name(one.options.level for one in decisions.values())
+
+    def draw(width: float) -> Chart:
+        places = {"x": alt.X("coverage:Q"), "y": alt.Y("cost:Q")}
+        banded = lines if len(lines) <= MOST_OVERLAID else {}
+        layers = [
+            one for name, rows in banded.items() for one in _band(rows, marks[name], "coverage")
+        ]
+        layers += [
+            _line(rows, marks[name], style, "coverage", "cost") for name, rows in lines.items()
+        ]
+        layers += [
+            alt.Chart(data([row])).mark_point(**style.point(looks[row["policy"]])).encode(**places)
+            for row in points
+        ]
+        axis = alt.Axis(title=unit)
+        return _over_coverage(layers, axis, width)
+
+    threshold = "a threshold on the confidence"
+    return FigureSpec(
+        name="costs",
+        title=_cost_finding(decisions, unit),
+        reading=(
+            "From left to right less confident answers are accepted; low is good. Bands are the "
+            f"{percent} intervals at each threshold"
+            + ("; points are single policies and baselines." if alone else ".")
+        ),
+        draw=draw,
+        table=[*(row for rows in lines.values() for row in rows), *points],
+        key=[
+            *(Mark("line", one, threshold if alone else name) for name, one in marks.items()),
+            *(Mark("dot", looks[policy.name], policy.name) for policy in policies),
+        ],
+        notes=[f"Bands: {percent} intervals at each threshold, by patient."],
+        needs_key=True,
+    )
+
+
+def _over_coverage(layers: Sequence[Chart], axis: Chart, width: float) -> Chart:
+    x = alt.X(scale=unit_scale(), axis=percent_axis(title="coverage"))
+    drawn = alt.layer(*layers).encode(x=x, y=alt.Y(axis=axis))
+    return drawn.properties(width=width, height=width * 0.62)
+
+
+def _cost_finding(decisions: Mapping[str, Decision], unit: str) -> str:
+    """Name the cheapest policy; of several runs, the cheapest that each may choose."""
+    found = [
+        (policy.cost, policy, name, one.options.level)
+        for name, one in decisions.items()
+        for policy in one.policies
+        if not policy.reason
+        if len(decisions) == 1 or policy.kind == "cross-fitted"
+    ]
+    if not found:
+        return "No policy can be priced"
+    _, best, name, level = min(found, key=lambda one: one[0])
+    estimate = Estimate(best.cost, best.low, best.high, level)
+    whose = best.name if len(decisions) == 1 else f"{name} at its {best.name}"
+    return f"Lowest cost: {whose}, {figure(estimate)} {unit}"
+
+
+def _cost_point(policy: Policy, name: str) -> JsonObject:
+    known = not math.isnan(policy.low)
+    return {
+        "policy": name,
+        "threshold": policy.threshold,
+        "coverage": policy.coverage,
+        "cost": policy.cost,
+        "low": policy.low if known else None,
+        "high": policy.high if known else None,
+        "effective_rows": policy.effective_rows,
+    }
+
+
+def team_errors(decision: Decision, style: Style) -> FigureSpec:
+    """Draw the wrong final answers of model and readers together over coverage."""
+    rows: list[JsonObject] = [
+        {
+            "threshold": point.threshold,
+            "coverage": point.coverage,
+            "wrong": work.wrong,
+            "low": work.wrong_low,
+            "high": work.wrong_high,
+            "missed": work.missed if not math.isnan(work.missed) else None,
+            "read": work.read,
+        }
+        for point in decision.curve
+        if (work := point.workload) is not None
+    ]
+    per = f"per {PER:,} {decision.run.words[1]}s"
+    best = min(rows, key=lambda row: row["wrong"], default=None)
+    title = "Model and readers together"
+    if best is not None:
+        fewest = f"{figure(Estimate(best['wrong']))} wrong {per}"
+        where = f"{share(Estimate(best['coverage']))} coverage"
+        title = f"Model and readers: fewest errors at {where}, {fewest}"
+
+    def draw(width: float) -> Chart:
+        one = Series(WRONG)
+        layers = [*_band(rows, one, "coverage"), _line(rows, one, style, "coverage", "wrong")]
+        return _over_coverage(layers, alt.Axis(title=f"wrong {per}"), width)
+
+    percent = level_name([decision.options.level])
+    return FigureSpec(
+        name="team",
+        title=title,
+        reading=(
+            "From left to right less confident answers are accepted and fewer cases are read. The "
+            f"line counts wrong final answers, with the {percent} interval at each threshold."
+        ),
+        draw=draw,
+        table=rows,
+        key=[Mark("line", Series(WRONG), "wrong final answers")],
+    )

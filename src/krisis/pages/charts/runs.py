@@ -1,0 +1,152 @@
+"""`krisis figure`: runs on the same cases as one figure of a kind, for screen or print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from krisis.decisions.costs import costs_of_run
+from krisis.decisions.decide import DecideOptions, Decision, decide_run
+from krisis.decisions.decision_curve import CurveOptions, DecisionCurve, decision_curve
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
+from krisis.metrics.items import RunItems
+from krisis.pages.charts.curves import cost, net_benefit, risk_coverage, run_curves
+from krisis.pages.charts.forest import deferral, forest
+from krisis.pages.charts.reliability import reliability
+from krisis.pages.charts.spec import SIZE, FigureSpec
+from krisis.pages.figure import Figure
+from krisis.pages.style import MOST_RUNS, POINTS_PER_MM, Style, style_of
+from krisis.results.base import BenchmarkResult
+from krisis.results.comparison.matching import refuse_other_data
+from krisis.results.run_items import items_of_result, source_of
+
+KINDS = ("risk-coverage", "reliability", "forest", "deferral", "decision-curve", "cost")
+SUFFIXES = (".pdf", ".svg", ".png")
+_DOTS_PER_INCH = 300
+
+
+@dataclass(frozen=True, slots=True)
+class FigureOptions:
+    """What is drawn and how; ``width`` is in millimetres, for print; ``metrics`` for a forest."""
+
+    kind: str = "risk-coverage"
+    style: str = "screen"
+    width: float | None = None
+    title: str = ""
+    metrics: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UnknownName.among("kind of figure", self.kind, KINDS)
+        if self.metrics and self.kind != "forest":
+            raise InvalidValue(f"--metric chooses the panels of a forest, not of {self.kind}")
+        style_of(self.style, self.width)
+
+
+def runs_figure(
+    runs: Mapping[str, BenchmarkResult], options: FigureOptions | None = None
+) -> Figure:
+    """Draw runs on the same cases as one figure; the names of the mapping are shown.
+
+    A run that cannot be drawn is named in the figure with the reason.
+    """
+    chosen = options or FigureOptions()
+    if not 1 <= len(runs) <= MOST_RUNS:
+        raise InvalidValue(f"a figure has 1 to {MOST_RUNS} runs, not {len(runs)}; name fewer runs")
+    refuse_other_data(runs)
+    runs = {_reader_name(name, run): run for name, run in runs.items()}
+    empty = [name for name, run in runs.items() if not run.rows]
+    if empty and chosen.kind != "forest":
+        raise InvalidFile(
+            f"{', '.join(empty)} has scores but no rows, which --kind {chosen.kind} needs; name "
+            "the run or the full result, or draw --kind forest"
+        )
+    style = style_of(chosen.style, chosen.width)
+    spec = _spec(runs, chosen, style)
+    if not spec.table:
+        why = "; ".join(f"{name}: {reason}" for name, reason in spec.reasons.items())
+        raise InvalidValue(f"no run can be drawn as {chosen.kind} ({why}); choose another --kind")
+    return spec.figure(style, about=[about_runs(runs)], title=chosen.title)
+
+
+def _spec(runs: Mapping[str, BenchmarkResult], options: FigureOptions, style: Style) -> FigureSpec:
+    if options.kind == "risk-coverage":
+        curves, reasons = run_curves(runs)
+        return risk_coverage(curves, style, reasons=reasons)
+    if options.kind == "reliability":
+        return reliability(runs, style)
+    if options.kind == "forest":
+        return forest(runs, style, options.metrics)
+    if options.kind == "deferral":
+        return deferral(runs, style)
+    drawn, reasons = dict[str, DecisionCurve | Decision](), dict[str, str]()
+    for name, run in runs.items():
+        try:
+            drawn[name] = _decided(items_of_result(run, source_of(run)), options.kind)
+        except UserError as error:
+            reasons[name] = str(error).partition(";")[0]
+    return replace(_of_decisions(drawn, style), reasons=reasons)
+
+
+def _decided(run: RunItems, kind: str) -> DecisionCurve | Decision:
+    # A figure is no judgement: it says how many cases were not evaluated.
+    score = ScoreOptions(max_not_evaluated=1.0)
+    if kind == "decision-curve":
+        return decision_curve(run, CurveOptions(score=score))
+    return decide_run(run, DecideOptions(costs=costs_of_run(run, None), score=score))
+
+
+def _of_decisions(drawn: Mapping[str, DecisionCurve | Decision], style: Style) -> FigureSpec:
+    curves = {name: one for name, one in drawn.items() if isinstance(one, DecisionCurve)}
+    prices = {name: one for name, one in drawn.items() if isinstance(one, Decision)}
+    return net_benefit(curves, style) if curves else cost(prices, style)
+
+
+def _reader_name(name: str, run: BenchmarkResult) -> str:
+    """Return the name of a run; that of a reader says how many of the cases they read."""
+    read = run.suite.read
+    return f"{name} (read {read})" if read else name
+
+
+def about_runs(runs: Mapping[str, BenchmarkResult]) -> str:
+    """Say what was asked, of how many cases, by how many runs; of one run also by whom and when."""
+    first = next(iter(runs.values()))
+    made = first.provenance
+    counts = [run.attrition.n_evaluated for run in runs.values()]
+    n = " to ".join(f"{one:,}" for one in dict.fromkeys((min(counts), max(counts))))
+    asked = [part for part in (made.suite, made.task, made.features) if part]
+    if len(runs) == 1:
+        asked.insert(0, first.backend_name or "unnamed model")
+        counted = f"n = {n} cases ({', '.join(first.attrition.parts())})"
+        return " · ".join(filter(None, (*asked, counted, (made.started_at or "")[:10])))
+    missing = {name: run.attrition.n_not_evaluated for name, run in runs.items()}
+    gaps = [f"{name} {n:,} not evaluated" for name, n in missing.items() if n]
+    if len(set(missing.values())) == 1 and gaps:
+        gaps = [f"{next(iter(missing.values())):,} not evaluated each"]
+    return " · ".join([*asked, f"n = {n} cases, {len(runs)} runs", *gaps])
+
+
+def check_figure_file(path: Path) -> None:
+    """Refuse a file that could not be drawn, before any work is done."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidValue(f"a figure is a .pdf, .svg or .png file, not {path.name!r}")
+    if path.exists():
+        raise InvalidFile(f"{path} exists already; choose another name or remove it first")
+
+
+def figure_file(figure: Figure, suffix: str, style: str) -> bytes:
+    """Return a figure as a file: for print in millimetres and at 300 dots per inch."""
+    printed = style == "print"
+    if suffix == ".pdf":
+        return figure.pdf()
+    if suffix == ".png":
+        return figure.png(scale=_DOTS_PER_INCH / 72 if printed else 2.0)
+    return (SIZE.sub(_in_millimetres, figure.svg, count=1) if printed else figure.svg).encode()
+
+
+def _in_millimetres(match: re.Match[str]) -> str:
+    width, height = (float(match[place]) / POINTS_PER_MM for place in (2, 3))
+    return f'{match[1]}width="{width:.2f}mm" height="{height:.2f}mm"'

@@ -1,0 +1,474 @@
+"""The documents of what a run costs, of its decision curve, and of a model with its reader."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from krisis.decisions.costs import OWNERSHIP, PER
+from krisis.decisions.decide import Decision, Policy
+from krisis.decisions.decision_curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
+from krisis.decisions.population import Population, answers_of, positive_of
+from krisis.decisions.reader import Rate, ReaderDecision
+from krisis.pages.document import (
+    Cell,
+    Column,
+    Content,
+    Document,
+    Reply,
+    Section,
+    Sentences,
+    Stated,
+    Table,
+    Verdict,
+    VerdictLine,
+)
+from krisis.pages.numbers import Estimate, count, figure, given, level, share, threshold
+from krisis.pages.verdict import groups_line, left_line, usable_line
+
+_MOST_LINES = 11
+
+
+# --- What a run costs ------------------------------------------------------------------------
+
+
+def decide_document(decision: Decision) -> Document:
+    """Return all there is to show of a decision: the certified threshold first.
+
+    Where no threshold is certified, the headline is the lowest risk that is reached, and no more.
+    """
+    run, in_force = decision.run, decision.in_force
+    lines = [usable_line(in_force)]
+    if in_force.certified:
+        lines += [left_line(run.table, in_force), groups_line(run.table, in_force)]
+    costs = Section(key="costs", title=_cost_title(decision), parts=_costs(decision))
+    sections = [
+        costs,
+        *_coverage(decision),
+        *_team(decision),
+        Section(
+            key="assumptions", title="Assumptions", parts=[Sentences(decide_assumptions(decision))]
+        ),
+    ]
+    return Document(
+        title=f"{_whose(decision)} · costs by {decision.options.costs.place or 'the table given'}",
+        lead=[_population(decision), *_prevalence(decision), *filter(None, [decision.note])],
+        verdict=Verdict(lines, level=0.95),
+        sections=sections,
+        first=[one.key for one in sections],
+    )
+
+
+def _whose(decision: Decision) -> str:
+    source = decision.run.source
+    return " · ".join(filter(None, (source.model, source.suite, source.task))) or "unnamed run"
+
+
+def _cost_title(decision: Decision) -> str:
+    costs = decision.options.costs
+    return f"Expected cost in {costs.unit} per {count(PER)} {decision.run.words[1]}s"
+
+
+def _population(decision: Decision) -> str:
+    run, (person, unit) = decision.run, decision.run.words
+    return (
+        f"{count(run.n_items)} {unit}s of {count(run.table.patients.n)} {person}s: "
+        f"{count(int(run.predicted.sum()))} answered ({count(decision.n_scored)} with a score), "
+        f"{count(run.table.n_abstained)} abstained, {count(run.table.n_no_answer)} without an "
+        f"answer; {count(run.table.n_not_evaluated)} not evaluated and left out."
+    )
+
+
+def _prevalence(decision: Decision) -> list[str]:
+    if not decision.population.reweighted:
+        return []
+    answers = decision.run.table.answers
+    names = {str(one): answers.name(one) for one in answers_of(decision.run)}
+    listed = ", ".join(f"{names[one]} {_percent(part)}" for one, part in decision.shares.items())
+    return [_moved(decision.population, listed, decision.run.words[1], decision.run.n_items)]
+
+
+def _percent(value: float) -> str:
+    return share(Estimate(value))
+
+
+def _moved(population: Population, to: str, unit: str, n: int) -> str:
+    effective = figure(Estimate(population.effective_rows))
+    return (
+        f"Re-weighted to another prevalence ({to}); all figures rest on {effective} effective "
+        f"{unit}s of {count(n)}."
+    )
+
+
+def policy_name(policy: Policy) -> str:
+    """Name a policy; answering always would be more than giving every answer that there is."""
+    if policy.name == "always answer" and policy.n_answered < policy.n_rows:
+        return "every answer it gave"
+    return policy.name
+
+
+def _cost_of(policy: Policy, decision: Decision) -> Estimate:
+    return Estimate(policy.cost, policy.low, policy.high, decision.options.level)
+
+
+def _policies(
+    decision: Decision, points: Sequence[Policy], heading: str, names: Sequence[Cell]
+) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            name,
+            point.n_answered,
+            point.n_rows,
+            *([point.effective_rows] if decision.population.reweighted else []),
+            point.coverage,
+            _cost_of(point, decision),
+        ]
+        for name, point in zip(names, points, strict=True)
+    ]
+    columns = [
+        Column("name", heading),
+        Column("count", "answered"),
+        Column("count", "of"),
+        *([Column("figure", "effective")] if decision.population.reweighted else []),
+        Column("share", "coverage"),
+        Column("figure", "cost"),
+    ]
+    return Table(columns=columns, rows=rows)
+
+
+def _costs(decision: Decision) -> list[Content]:
+    known = [policy for policy in decision.policies if not policy.reason]
+    missing = [policy for policy in decision.policies if policy.reason]
+    parts: list[Content] = [_policies(decision, known, "policy", list(map(policy_name, known)))]
+    lines = [f"{policy_name(one)} is undefined: {one.reason}." for one in missing]
+    lines += _least(decision)
+    if decision.chow.thresholds:
+        words = decision.run.table.answers.name
+        each = (_chow(words(a), t) for a, t in decision.chow.thresholds.items())
+        lines.append(f"Chow's rule answers {', '.join(each)}.")
+    lines += [*([decision.options.costs.note] if decision.options.costs.note else []), OWNERSHIP]
+    if decision.savings:
+        parts.append(_savings(decision))
+    return [*parts, Sentences(lines)]
+
+
+def _savings(decision: Decision) -> Table:
+    names = {policy.name: policy_name(policy) for policy in decision.policies}
+    rows: list[list[Cell]] = [
+        [
+            f"{one.policy} compared with {names.get(one.against, one.against)}",
+            one.n_rows,
+            Estimate(one.saved, one.low, one.high, decision.options.level),
+        ]
+        for one in decision.savings
+    ]
+    columns = (
+        Column("name", f"saving per {count(PER)}"),
+        Column("count", "n"),
+        Column("change", "saved"),
+    )
+    return Table(columns=columns, rows=rows)
+
+
+def _least(decision: Decision) -> list[str]:
+    """Say what costs least on these rows, where no threshold is certified."""
+    if not decision.n_scored or decision.in_force.certified:
+        return []
+    name, best = decision.options.score.variant(decision.run), decision.best_threshold
+    rule = "defer everything" if best is None else f"answer where {name} ≥ {threshold(best)}"
+    after = (
+        "The cross-fitted line estimates what that will cost: its rows did not choose their own "
+        "threshold."
+        if decision.savings
+        else f"One {decision.run.words[0]} cannot be divided into folds, so what that will cost is "
+        "not known."
+    )
+    return [f"Least cost on these rows: {rule}. {after}"]
+
+
+def _chow(answer: str, limit: float) -> str:
+    if math.isnan(limit):
+        return f"{answer} never"
+    return f"{answer} above {figure(Estimate(limit))}" if limit > 0 else f"{answer} always"
+
+
+def shown_points(curve: Sequence[Policy]) -> list[Policy]:
+    """Return the points of a curve that fit a table."""
+    picked = np.linspace(0, len(curve) - 1, min(len(curve), _MOST_LINES)).round().astype(int)
+    return [curve[index] for index in dict.fromkeys(picked.tolist())]
+
+
+def _threshold(point: Policy) -> str:
+    return "defer all" if point.threshold is None else f"≥ {threshold(point.threshold)}"
+
+
+def _coverage(decision: Decision) -> list[Section]:
+    if len(decision.curve) < 2:
+        return []
+    points = shown_points(decision.curve)
+    table = _policies(decision, points, "threshold", list(map(_threshold, points)))
+    name = decision.options.score.variant(decision.run)
+    return [Section(key="coverage", title=f"Along the coverage, by {name}", parts=[table])]
+
+
+def _team(decision: Decision) -> list[Section]:
+    """Return what model and readers do together, along the coverage."""
+    if decision.options.team is None:
+        return []
+    unit, at = decision.run.words[1], decision.options.level
+    named = [(_threshold(point), point) for point in shown_points(decision.curve)]
+    named += [(policy_name(point), point) for point in decision.policies]
+    rows: list[list[Cell]] = [
+        [
+            name,
+            point.coverage,
+            Estimate(work.wrong, work.wrong_low, work.wrong_high, at),
+            work.missed,
+            work.read,
+        ]
+        for name, point in named
+        if (work := point.workload) is not None
+    ]
+    columns = (
+        Column("name", "threshold"),
+        Column("share", "coverage"),
+        Column("figure", "wrong"),
+        Column("figure", "missed"),
+        Column("figure", "read"),
+    )
+    positive = positive_of(decision.run)
+    note = (
+        "Missed cases are undefined: the task names no positive answer."
+        if positive is None
+        else f"Missed are {unit}s whose true answer is {decision.run.table.answers.name(positive)} "
+        "and whose final answer is not."
+    )
+    title = f"Model and readers together, per {count(PER)} {unit}s"
+    return [Section(key="team", title=title, parts=[Table(columns=columns, rows=rows, note=note)])]
+
+
+def decide_assumptions(decision: Decision) -> list[str]:
+    """State what the figures assume, one sentence each."""
+    run, options = decision.run, decision.options
+    person, unit = run.words
+    n_patients = run.table.patients.n
+    found = [
+        f"Future {person}s are like these {n_patients} {person}s, and their labels are right.",
+        "Rows without an answer, or without a score, are deferred at any threshold.",
+        f"Deferring costs what the table says, whatever the reader of the {unit} then does.",
+        f"Intervals resample {person}s and take thresholds as given."
+        if n_patients > 1
+        else f"One {person} cannot be resampled: intervals are all that the costs allow.",
+    ]
+    if n_patients > 1:
+        found.append(
+            f"Cross-fitting is over {min(options.n_folds, n_patients)} folds of {person}s, seed "
+            f"{options.score.seed}; its interval leaves out how the choice itself would vary."
+        )
+    if run.table.patients.n < run.n_items:
+        found.append(f"The figures count {unit}s, of which a {person} has several.")
+    if run.table.n_not_evaluated:
+        n = run.table.n_not_evaluated
+        found.append(f"The {n} {unit}s that were not evaluated are like the others.")
+    if not decision.chow.reason:
+        found.append(_chow_assumption(decision))
+    if decision.population.reweighted:
+        found.append(
+            "For each true answer the model answers as it did here, and its confidence does not "
+            "know of the other prevalence."
+        )
+    return found + ([options.team.assumption()] if options.team else [])
+
+
+def _chow_assumption(decision: Decision) -> str:
+    name = decision.options.score.variant(decision.run)
+    said = f"Chow's rule takes {name} as the probability that the answer is right"
+    if len(decision.run.table.labels) > 2:
+        said += "; where it is wrong, the other answers are as probable as they are frequent"
+    return f"{said}."
+
+
+# --- The decision curve ----------------------------------------------------------------------
+
+
+def curve_document(curve: DecisionCurve) -> Document:
+    """Return all there is to show of a decision curve."""
+    run, (person, unit) = curve.run, curve.run.words
+    positive = run.table.answers.name(curve.positive)
+    ranges = " and ".join(
+        given(low) if low == high else f"{given(low)} to {given(high)}"
+        for low, high in useful_ranges(curve)
+    )
+    verdict = (
+        f"{curve.last}: more benefit than treating all and none at the thresholds {ranges}."
+        if ranges
+        else f"{curve.last}: at no threshold is more benefit shown than treating all and none."
+    )
+    about = (
+        f"{count(run.n_items)} {unit}s of {count(run.table.patients.n)} {person}s, "
+        f"{count(curve.n_positive)} of them positive: {count(run.table.n_abstained)} abstained, "
+        f"{count(run.table.n_no_answer)} without an answer, {count(curve.n_deferred)} deferred; "
+        f"{count(run.table.n_not_evaluated)} not evaluated and left out."
+    )
+    moved = []
+    if curve.population.reweighted:
+        moved = [_moved(curve.population, _percent(curve.prevalence), unit, run.n_items)]
+    sections = [
+        Section(
+            key="curve",
+            title=f"Net benefit per {unit}, the positive answer being {positive}",
+            parts=[_benefits(curve)],
+        ),
+        Section(
+            key="assumptions", title="Assumptions", parts=[Sentences(curve_assumptions(curve))]
+        ),
+    ]
+    source = run.source
+    whose = " · ".join(filter(None, (source.model, source.suite, source.task)))
+    return Document(
+        title=f"Decision curve · {whose or 'unnamed run'}",
+        lead=[verdict, about, *moved],
+        sections=sections,
+        first=[one.key for one in sections],
+    )
+
+
+def _benefits(curve: DecisionCurve) -> Table:
+    """Return up to 12 thresholds, one row each."""
+    n = len(curve.options.thresholds)
+    shown = np.unique(np.linspace(0, n - 1, min(n, _MOST_LINES + 1)).round().astype(np.int64))
+    judged = [name for name in (MODEL, DEFERRAL) if name in curve.curves]
+    rows: list[list[Cell]] = []
+    for index in shown.tolist():
+        last = curve.curves[curve.last][index]
+        points = [curve.curves[name][index] for name in judged]
+        rows.append(
+            [
+                given(last.threshold),
+                *(curve.curves[name][index].net_benefit for name in (ALL, NONE)),
+                *(Estimate(p.net_benefit, p.low, p.high, curve.options.level, 0.0) for p in points),
+                last.standardized,
+                "yes" if last.useful else "no",
+            ]
+        )
+    columns = [
+        Column("name", "threshold"),
+        *(Column("figure", name) for name in (ALL, NONE, *judged)),
+        Column("figure", "standardized"),
+        Column("name", "useful"),
+    ]
+    return Table(columns=columns, rows=rows)
+
+
+def curve_assumptions(curve: DecisionCurve) -> list[str]:
+    """State what a decision curve assumes, one sentence each."""
+    options, unit = curve.options, curve.run.words[1]
+    variant = options.score.variant(curve.run)
+    action = "treated" if options.default_action == "treat" else "not treated"
+    found = [
+        (
+            f"P({curve.positive}) is the confidence ({variant}) of the answer {curve.positive}, "
+            "and 1 − confidence of the other answer; a case is treated where it reaches the "
+            "threshold."
+        ),
+        (
+            "At a threshold t, a case that is treated in vain weighs t/(1 − t) as much as a case "
+            "that is found; the threshold must come from those who decide."
+        ),
+        f"Without the model's answer a {unit} is {action}"
+        + (", but for those that a reader decides." if options.team else "."),
+    ]
+    if DEFERRAL in curve.curves:
+        limit = options.answer_from
+        below = "" if limit is None else f" or the confidence is below {limit:g}"
+        found.append(f"With deferral, a {unit} is deferred where the model abstained{below}.")
+    if options.team is not None:
+        found.append(options.team.assumption())
+    if curve.population.reweighted:
+        found.append(
+            "For each true answer the cases are those of the other population; the model's "
+            "probabilities are taken as they are."
+        )
+    patients = f", {curve.run.words[0]}s being independent of each other"
+    found.append(
+        f"Intervals hold at one threshold at a time with {level(options.level)}{patients}."
+    )
+    return found
+
+
+# --- A model with its reader -----------------------------------------------------------------
+
+
+def reader_document(decision: ReaderDecision) -> Document:
+    """Return all there is to show of a model, its reader, and both together."""
+    at, n = decision.level, count(decision.n_common)
+    rows: list[list[Cell]] = [
+        [way.name, _rate(way.wrong, at), _rate(way.no_answer, at), way.read.value]
+        for way in decision.ways
+    ]
+    columns = (
+        Column("name", f"per {count(PER)} cases"),
+        Column("figure", "wrong"),
+        Column("figure", "no answer"),
+        Column("figure", "read", "read by the reader"),
+    )
+    rule = (
+        "defer every case"
+        if decision.threshold is None
+        else f"answer from a confidence of {threshold(decision.threshold)} on"
+    )
+    chosen = (
+        f"The model's threshold was given: {rule}."
+        if decision.given
+        else f"Fewest wrong answers on these cases: {rule}. The figures of the team are "
+        f"cross-fitted over {decision.n_folds} folds of patients, so that no case chose its own "
+        "threshold."
+    )
+    unseen = (
+        "The reader judged these cases without the model's answer; a reader who sees it may decide "
+        "otherwise."
+    )
+    sections = [
+        Section(
+            key="ways", title="Each alone, and together", parts=[Table(columns=columns, rows=rows)]
+        ),
+        Section(key="how", title="How to read it", parts=[Sentences([chosen, unseen])]),
+    ]
+    return Document(
+        title=f"Model {decision.model} with reader {decision.reader}",
+        lead=[
+            f"{n} common cases of {count(decision.n_patients)} patients.",
+            f"The reader read {n} of the {count(decision.n_model)} cases of the model.",
+        ],
+        verdict=Verdict(list(_compared(decision)), level=at),
+        sections=sections,
+        first=[one.key for one in sections],
+    )
+
+
+def _rate(rate: Rate, at: float) -> Estimate:
+    return Estimate(rate.value, rate.low, rate.high, at, bound=0.0)
+
+
+def _compared(decision: ReaderDecision) -> Iterator[VerdictLine]:
+    gaps = decision.ways[0].no_answer.value > 0
+    for name, rate in (("reader", decision.beyond_reader), ("model", decision.beyond_model)):
+        answer: Reply = "cannot tell"
+        if rate.high < 0 or rate.low > 0:
+            answer = "yes" if rate.high < 0 else "no"
+        more = "the team has an answer where the model has none" if gaps and name == "model" else ""
+        yield VerdictLine(
+            key=name,
+            question=f"Better than the {name}?",
+            answer=answer,
+            figures=[
+                Stated(
+                    words=f"{{}} wrong per {count(PER)} compared with the {name} alone",
+                    estimate=_rate(rate, decision.level),
+                    kind="change",
+                )
+            ],
+            reason=more,
+        )
