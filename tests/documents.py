@@ -51,7 +51,7 @@ def said(document: Document) -> str:
                 continue
             elif isinstance(part, Facts):
                 lines += [f"{name}  {value}" for name, value in part.pairs]
-            else:
+            elif not isinstance(part, Chart):
                 lines += [part.title, "  ".join(part.headings())]
                 lines += ["  ".join(cells) for cells in part.written()]
                 lines.append(part.note)

@@ -32,6 +32,10 @@ MAY_SEE: dict[str, set[str]] = {
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
     "selective_prediction": {"metrics", "statistics", "confidence"},
     "sweep": {"data", "backends", "results", "runs", "execution", "benchmark"},
+    "reading": {
+        *("data", "backends", "execution", "benchmark", "metrics", "statistics"),
+        *("results", "runs"),
+    },
     "verbs": {
         *("data", "backends", "execution", "benchmark", "metrics", "statistics", "confidence"),
         *("results", "runs", "decisions", "reporting"),

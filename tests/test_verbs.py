@@ -23,8 +23,8 @@ from krisis.execution.imported.run import read_file, write_run
 from krisis.json_values import dumps
 
 VERBS = (
-    *("run", "load", "score", "compare", "selective", "certify", "verify", "decide", "audit"),
-    *("plan", "check", "report", "figure"),
+    *("run", "load", "score", "compare", "selective", "certify", "verify", "monitor", "decide"),
+    *("audit", "plan", "check", "report", "figure"),
 )
 COLUMNS: dict[str, Any] = {
     "truth": "y",

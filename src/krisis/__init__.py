@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
     from krisis.results.result import BenchmarkResult
     from krisis.verbs.costing import decide
-    from krisis.verbs.deciding import audit, certify, check, selective, verify
+    from krisis.verbs.deciding import audit, certify, check, monitor, selective, verify
     from krisis.verbs.drawing import figure, report
     from krisis.verbs.planning import plan
     from krisis.verbs.running import run
@@ -43,6 +43,7 @@ _HOMES = {
     "decide": "krisis.verbs.costing",
     "figure": "krisis.verbs.drawing",
     "load": "krisis.verbs.scoring",
+    "monitor": "krisis.verbs.deciding",
     "plan": "krisis.verbs.planning",
     "report": "krisis.verbs.drawing",
     "run": "krisis.verbs.running",
@@ -73,6 +74,7 @@ __all__ = [
     "decide",
     "figure",
     "load",
+    "monitor",
     "plan",
     "report",
     "run",

@@ -29,6 +29,7 @@ from krisis.pages.document import Table
 from krisis.pages.numbers import Estimate
 from krisis.reporting.comparison import comparison_html, comparison_page
 from krisis.results.account import TaskFacts
+from krisis.results.comparison.agreement import reader_agreement
 from krisis.results.comparison.compare import (
     CompareOptions,
     Comparison,
@@ -582,3 +583,69 @@ def test_a_metric_says_itself_why_it_is_compared_by_another_number(
     comparison = compare_runs(runs, CompareOptions((metric,), 99))
     assert line in said(comparison.document()).splitlines()
     assert line in comparison_page(comparison).tests
+
+
+# --- Readers ---------------------------------------------------------------------------------
+
+
+def readers(*answers: list[int | None], names: str = "abc") -> list[BenchmarkResult]:
+    return [
+        BenchmarkResult(
+            [
+                EvaluationResult(
+                    said, 0, abstained=said is None, record_id=f"r{at}", cluster_id=f"p{at}"
+                )
+                for at, said in enumerate(given)
+            ],
+            {},
+            {"suite": "s", "task": "t"},
+            f"reader/{name}",
+        )
+        for name, given in zip(names, answers, strict=False)
+    ]
+
+
+def test_the_agreement_of_readers_is_that_of_the_libraries() -> None:
+    sklearn = pytest.importorskip("sklearn.metrics")
+    library = pytest.importorskip("krippendorff")
+    draw = np.random.default_rng(4)
+    truth = draw.integers(0, 3, 80)
+    given = [np.where(draw.random(80) < 0.7, truth, draw.integers(0, 3, 80)) for _ in range(3)]
+    runs = readers(*(one.tolist() for one in given))
+    found = reader_agreement(dict(zip("abc", runs, strict=True)))
+    assert found is not None
+    assert found.alpha is not None
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    expected = [sklearn.cohen_kappa_score(given[i], given[j]) for i, j in pairs]
+    assert [one.value for one in found.kappa] == pytest.approx(expected)
+    alpha = library.alpha(np.array(given, float), level_of_measurement="nominal")
+    assert found.alpha.value == pytest.approx(alpha)
+    assert all(one.interval.low < one.value < one.interval.high for one in found.kappa)
+
+
+def test_abstentions_are_left_out_of_agreement_and_models_are_no_readers() -> None:
+    left, right = readers([0, 1, 0, None, 1, 0], [0, 1, 1, 1, None, 0])
+    found = reader_agreement({"a": left, "b": right})
+    assert found is not None
+    assert found.alpha is None
+    assert found.kappa[0].n_cases == 4
+    # Three of four alike; by chance 3/4 · 2/4 + 1/4 · 2/4 = 1/2: κ = (3/4 − 1/2)/(1/2).
+    assert found.kappa[0].value == pytest.approx(0.5)
+    right.backend_name = "openai/x"
+    assert reader_agreement({"a": left, "b": right}) is None
+
+
+def test_readers_who_always_say_the_same_have_no_agreement_beyond_chance() -> None:
+    left, right = readers([1, 1, 1], [1, 1, 1])
+    found = reader_agreement({"a": left, "b": right})
+    assert found is not None
+    assert math.isnan(found.kappa[0].value)
+
+
+def test_a_comparison_of_readers_says_how_far_they_agree_and_what_is_random() -> None:
+    left, right = readers([0, 1, 0, 1, 1, 0] * 4, [0, 1, 1, 1, 1, 0] * 4)
+    comparison = compare_runs({"a": left, "b": right}, CompareOptions(metrics=["accuracy"]))
+    text = said(comparison.document())
+    assert "Cohen's κ" in text
+    assert "not of other readers" in text
+    assert comparison.to_dict()["reader_agreement"]["kappa"][0]["n_cases"] == 24

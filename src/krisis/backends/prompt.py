@@ -67,6 +67,15 @@ def build_prompt(
     return _prompt(text, slots, shown, words.redacted(batch=batch), context)
 
 
+def build_reader_text(task: Task, features: Features, *, context: str = "") -> Prompt:
+    """Put one case into words for a person: a model's prompt without the form of the reply."""
+    words = _Words(task, _names_in_order(task, [features]), None)
+    text = words.wording.template.replace("{reply}\n\n", "")
+    slots = words.slots(IN_THE_USUAL_WAY, batch=False)
+    shown = words.findings([features], batch=False)
+    return _prompt(text, slots, shown, words.redacted(batch=False), context)
+
+
 def build_p_true_prompt(
     task: Task,
     features: Sequence[Features],

@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "krisis.cli.resume",
             "Finish a run or a sweep that was cut short.",
         ),
+        "read": ("krisis.cli.read", "Let a person read the cases; the answers are a run."),
         "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
     },
     "Look": {
@@ -42,6 +43,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "selective": ("krisis.cli.selective", "Judge how well confidence ranks the answers."),
         "calibrate": ("krisis.cli.calibrate", "Fit a calibrator: from signals to a probability."),
         "certify": ("krisis.cli.certify", "Find a confidence threshold with a bounded risk."),
+        "monitor": ("krisis.cli.monitor", "Check that a certified risk still holds, over time."),
         "decide": ("krisis.cli.decide", "Say what answering and deferring cost."),
         "audit": ("krisis.cli.audit", "Say whether a run holds in every group of patients."),
         "check": ("krisis.cli.check", "Check a run against requirements; exit 1 if one fails."),

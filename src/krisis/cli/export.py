@@ -10,10 +10,12 @@ import typer
 from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
 from krisis.cli.run_file import tell_ties, write_beside
+from krisis.decisions.hand_over import hand_over
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.results.base import BenchmarkResult
 from krisis.results.export import (
+    NOT_REVIEWED,
     TidyTable,
     csv_line,
     csv_text,
@@ -23,16 +25,20 @@ from krisis.results.export import (
     tidy_table,
     write_parquet,
 )
-from krisis.results.ids import shareable
+from krisis.results.ids import ShownIds, shareable
 from krisis.results.inspect_log import inspect_log
 from krisis.results.loading import load_result, with_rows
-from krisis.runs.places import copy_warning
+from krisis.runs.places import copy_warning, is_run_file
 from krisis.runs.read import open_run
+from krisis.runs.review import read_reviews
 from krisis.runs.schema import SUFFIX
+from krisis.verbs.deciding import certificate_of
 
 app = new_app()
 
-Kind = Literal["csv", "jsonl", "parquet", "inspect", "run-file", "krisis", "not-taken"]
+Kind = Literal[
+    "csv", "jsonl", "parquet", "inspect", "run-file", "krisis", "not-taken", "left-for-people"
+]
 _SUFFIX: dict[Kind, str] = {
     "csv": ".csv",
     "jsonl": ".jsonl",
@@ -41,6 +47,7 @@ _SUFFIX: dict[Kind, str] = {
     "run-file": ".json",
     "krisis": ".copy.krisis",
     "not-taken": ".not-taken.csv",
+    "left-for-people": ".left-for-people.csv",
 }
 
 
@@ -49,6 +56,7 @@ _SUFFIX: dict[Kind, str] = {
     "krisis export runs/RUN --to csv",
     "krisis export runs/RUN --to parquet -o rows.parquet",
     "krisis export runs/RUN --to inspect -o log.json",
+    "krisis export runs/RUN --to left-for-people",
     "krisis export runs/ZERO runs/FEW --to run-file -o both.json",
 )
 def export(
@@ -60,6 +68,7 @@ def export(
         ...,
         "--to",
     ),
+    certificate: Path | None = typer.Option(None, "--certificate"),
     output: Path | None = typer.Option(None, "--output", "-o"),
     with_ids: bool = typer.Option(False, "--with-ids"),
     overwrite: bool = typer.Option(False, "--overwrite"),
@@ -72,6 +81,8 @@ def export(
         typer.echo(f"wrote {path}")
         tell_ties(path)
         return
+    if certificate is not None and kind != "left-for-people":
+        raise InvalidValue("--certificate is for --to left-for-people; omit it")
     if len(runs) > 1:
         raise InvalidValue(f"--to {kind} takes one run, not {len(runs)}; export each by itself")
     run = runs[0]
@@ -79,11 +90,17 @@ def export(
         _copy(run, kind, path, overwrite=overwrite)
         typer.echo(f"wrote {path}")
         return
-    result = shareable(with_rows(load_result(run), run), with_ids=with_ids)
+    whole = with_rows(load_result(run), run)
+    if kind == "left-for-people":  # with ids: whoever takes over must find the patient again
+        _write_left(whole, certificate, path, overwrite=overwrite)
+        return
+    result = shareable(whole, with_ids=with_ids)
     if warning := copy_warning(run):
         typer.echo(warning, err=True)
     warn_of_damage([result])
-    table = tidy_table(result)
+    reviews = read_reviews(run) if is_run_file(run) else NOT_REVIEWED
+    shown = ShownIds.of(whole, with_ids=with_ids)
+    table = tidy_table(result, reviews.renamed(shown.record))
     texts = {} if kind == "inspect" else {_dictionary(path): dictionary_text(table)}
     for file in (path, *(file for file, text in texts.items() if not _holds(file, text))):
         if file.exists() and not overwrite:
@@ -93,6 +110,15 @@ def export(
         write_text(file, text, overwrite=True)
     n_rows = len(result.evaluation_results)
     typer.echo(f"wrote {n_rows} rows to {' and '.join(map(str, (path, *texts)))}")
+
+
+def _write_left(
+    result: BenchmarkResult, certificate: Path | None, path: Path, *, overwrite: bool
+) -> None:
+    """Write the cases that are left for people, with their ids."""
+    found = hand_over(result, certificate=certificate_of(certificate))
+    write_text(path, "".join(found.csv_lines()), overwrite=overwrite)
+    typer.echo(f"wrote {len(found.cases):,} of {found.n_cases:,} cases left for people to {path}")
 
 
 def _copy(run: Path, kind: Kind, path: Path, *, overwrite: bool) -> None:

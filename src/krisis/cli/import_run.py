@@ -24,7 +24,7 @@ app = new_app()
     "krisis import logs/LOG.eval --as inspect --confidence metadata:confidence",
     "krisis import samples_TASK.jsonl --as lm-eval",
     "krisis import answers.csv --as csv --truth label --prediction answer",
-    "krisis import a.csv --as csv --truth y --prediction dr_a --reader-name dr_a",
+    "krisis import a.csv --as csv --truth y --prediction dr_a --reader dr_a",
 )
 def import_run(
     files: list[Path] = typer.Argument(..., help="Logs or tables; each becomes a run of its own."),
@@ -52,7 +52,7 @@ def import_run(
     judged_by: str = typer.Option(""),
     chosen_filter: str = typer.Option("", "--filter"),
     model: str = typer.Option(""),
-    reader_name: str = typer.Option("", metavar="NAME"),
+    reader: str = typer.Option("", metavar="NAME"),
     task: str = typer.Option(""),
     suite: str = typer.Option(""),
 ) -> None:

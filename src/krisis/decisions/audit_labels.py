@@ -10,13 +10,12 @@ import numpy as np
 
 from krisis.confidence.variants import scores_of
 from krisis.decisions.run_sample import ScoreOptions, group_columns
-from krisis.errors import InvalidValue, MissingExtra, UnknownName
+from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.metrics.labels import Label, canonical_label, is_label
-from krisis.metrics.table import BoolArray, FloatArray, IntArray
-from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap, pooled_units
-from krisis.statistics.intervals import Interval
+from krisis.metrics.table import BoolArray, IntArray
+from krisis.statistics.agreement import krippendorff_alpha
 from krisis.statistics.shares import share_interval
 
 TRUTH = "truth"
@@ -69,7 +68,7 @@ def label_agreement(run: RunItems, columns: Sequence[str], *, seed: int = 42) ->
     paired = counts.sum(axis=1) >= 2
     if not paired.any():
         raise InvalidValue(f"no row has two of the labels {', '.join(columns)}")
-    alpha, interval = _alpha(
+    alpha, interval = krippendorff_alpha(
         counts[paired], run.table.patients.code[paired], ordered=ordered, seed=seed
     )
     same = "every label is the same, so that agreement beyond chance has no meaning"
@@ -84,35 +83,6 @@ def label_agreement(run: RunItems, columns: Sequence[str], *, seed: int = 42) ->
         n_labels=int(counts[paired].sum()),
         risks={column: _risk_against(run, given[column]) for column in columns},
     )
-
-
-def _alpha(
-    counts: IntArray, patient: IntArray, *, ordered: bool, seed: int
-) -> tuple[float, Interval]:
-    """Return Krippendorff's α of label counts (rows × values), and its interval by patient."""
-    try:
-        import krippendorff
-    except ImportError:
-        raise MissingExtra.named("agreement", "Krippendorff's α") from None
-    _, unit = np.unique(patient, return_inverse=True)
-    pool = pooled_units(int(unit.max()) + 1)[unit]
-
-    def alpha(times: IntArray) -> float:
-        drawn = np.repeat(counts, times, axis=0)
-        if np.count_nonzero(drawn.sum(axis=0)) < 2:
-            return math.nan  # one value only
-        return float(
-            krippendorff.alpha(
-                value_counts=drawn, level_of_measurement="ordinal" if ordered else "nominal"
-            )
-        )
-
-    def statistic(drawn: FloatArray) -> dict[str, FloatArray]:
-        return {"alpha": np.array([alpha(column[pool]) for column in drawn.T.astype(np.int64)])}
-
-    options = BootstrapOptions(n_resamples=_N_RESAMPLES, seed=seed)
-    found = cluster_bootstrap(statistic, int(pool.max()) + 1, options=options)
-    return found.estimates["alpha"], found.interval("alpha")
 
 
 def _column(run: RunItems, column: str) -> list[Label | None]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from datetime import datetime
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.intervals import Interval
 
 Verdict = Literal["held", "broken", "cannot tell"]
+Moment: TypeAlias = float | datetime
 _LEVEL = 0.95
 _N_PERMUTATIONS = 1000
 _VALUES_PER_BLOCK = 1_000_000
@@ -161,7 +163,7 @@ def verify_run(
     """
     refuse_other(certificate, run, confidence, calibrator)
     sample = sample_of(run, score_options(certificate, calibrator))
-    _refuse_calibration_patients(certificate, run, sample)
+    refuse_calibration_patients(certificate, run, sample)
     groups = groups_of(run, certificate.by) if certificate.by else {}
     known = {part.group: part for part in certificate.parts if part.threshold is not None}
     if not known:
@@ -188,7 +190,7 @@ def refuse_other(
         if here[name] != value:
             raise InvalidValue(
                 f"the certificate is of the {name} {value!r} and {run.source.path} is of "
-                f"{here[name]!r}; verify it on a run of the same {name}"
+                f"{here[name]!r}; name a run of the same {name}"
             )
     if confidence and confidence != certificate.confidence:
         raise InvalidValue(
@@ -216,14 +218,15 @@ def score_options(certificate: Certificate, calibrator: Calibrator | None) -> Sc
     )
 
 
-def _refuse_calibration_patients(certificate: Certificate, run: RunItems, sample: Sample) -> None:
+def refuse_calibration_patients(certificate: Certificate, run: RunItems, sample: Sample) -> None:
+    """Refuse a run of patients that the certificate was made on."""
     n_seen = certificate.calibration_patients.n_among(named_patients(run))
     if rows_hash(run, sample) == certificate.calibration_rows_hash:
         n_seen = sample.n_patients
     if n_seen:
         raise InvalidValue(
             f"{n_seen} of the {sample.n_patients} {run.words[0]}s of {run.source.path} are those "
-            "that the certificate was made on, by their names; verify it on others (if they are "
+            "that the certificate was made on, by their names; name a run of others (if they are "
             "others: rows named by number need ids, as of `krisis import --id`)"
         )
 
@@ -290,20 +293,11 @@ def _permutation_p(
 
 def _time_p(run: RunItems, scores: FloatArray, column: str, seed: int) -> float:
     """Return the p-value of a permutation test of no rank correlation of score and time."""
-    found: dict[int, list[JsonValue]] = {}
-    for code, row in zip(run.table.patients.code.tolist(), run.table.rows, strict=True):
-        if row.metadata.get(column) is not None:
-            found.setdefault(code, []).append(row.metadata[column])
-    if not found:
-        raise InvalidValue(f"no row of {run.source.path} has the time {column!r} in its metadata")
-    try:
-        first = {code: min(moments) for code, moments in found.items()}
-        moments = sorted(set(first.values()))
-    except TypeError:
-        raise InvalidValue(
-            f"the values of {column!r} cannot be put in order; write all as numbers or as dates "
-            "such as 2026-01-31"
-        ) from None
+    first: dict[int, Moment] = {}
+    for code, moment in zip(run.table.patients.code.tolist(), moments_of(run, column), strict=True):
+        if moment is not None:
+            first[code] = min(moment, first.get(code, moment))
+    moments = sorted(set(first.values()))
     place = {moment: index for index, moment in enumerate(moments)}
     codes = np.array(sorted(first))
     time = np.array([place[first[code]] for code in codes.tolist()], dtype=np.float64)
@@ -311,3 +305,31 @@ def _time_p(run: RunItems, scores: FloatArray, column: str, seed: int) -> float:
     _, score_rank = np.unique(score, return_inverse=True)
     centred = score_rank - score_rank.mean()
     return _permutation_p(lambda times: np.abs(times @ centred), time - time.mean(), seed)
+
+
+def moments_of(run: RunItems, column: str) -> list[Moment | None]:
+    """Return when every row arrived, by a metadata column of numbers or of ISO dates and times."""
+    values = run.table.metadata(column)
+    found = [None if value is None else _moment(value, column) for value in values]
+    kinds = {(type(one), getattr(one, "tzinfo", None) is None) for one in found if one is not None}
+    if not kinds:
+        raise InvalidValue(f"no row of {run.source.path} has the time {column!r} in its metadata")
+    if len(kinds) > 1:
+        raise InvalidValue(_no_order(column))
+    return found
+
+
+def _moment(value: JsonValue, column: str) -> Moment:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    try:
+        return datetime.fromisoformat(str(value))
+    except ValueError:
+        raise InvalidValue(_no_order(column)) from None
+
+
+def _no_order(column: str) -> str:
+    return (
+        f"the values of {column!r} cannot be put in order; write all as numbers or as dates "
+        "such as 2026-01-31"
+    )

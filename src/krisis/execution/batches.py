@@ -23,7 +23,7 @@ from krisis.data.perturbation import (
     refuse_nowhere,
 )
 from krisis.errors import InvalidValue
-from krisis.runs.write import RowPlace
+from krisis.runs.write import RowPlace, StoredCase
 
 
 class Form(TypedDict, total=False):
@@ -100,6 +100,26 @@ def cases_of(records: Sequence[PatientRecord], repeats: int = 1) -> list[Case]:
         for sample_index in range(repeats)
         for place, record in enumerate(records)
     ]
+
+
+def stored_cases(records: Sequence[PatientRecord]) -> list[StoredCase]:
+    """Return the records as a run file keeps them."""
+    return [
+        StoredCase(
+            record_id=record.record_id,
+            cluster_id=record.cluster_id,
+            label=record.label,
+            metadata=record.metadata,
+            features=record.features,
+            context=record.context,
+        )
+        for record in records
+    ]
+
+
+def are_synthetic(records: Sequence[PatientRecord]) -> bool:
+    """Tell whether every record says that it is of nobody."""
+    return all(record.metadata.get("synthetic") is True for record in records)
 
 
 def perturbed_batches(

@@ -164,6 +164,11 @@ class Recorder:
         if self._writer is not None:
             self._writer.append(places, rows, totals)
 
+    def flush(self) -> None:
+        """Wait until everything is on disk."""
+        if self._writer is not None:
+            self._writer.flush()
+
     async def note_call(self, n_input: float, n_output: float) -> None:
         """Have the most that a call can take on disk, before it is sent."""
         if self._writer is not None:

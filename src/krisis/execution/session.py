@@ -19,11 +19,13 @@ from krisis.errors import RunConflict
 from krisis.execution.batch_results import Settling
 from krisis.execution.batches import (
     Batch,
+    are_synthetic,
     cases_of,
     in_random_order,
     perturbed_batches,
     plan_batches,
     request_about,
+    stored_cases,
 )
 from krisis.execution.callers import (
     Attempts,
@@ -63,7 +65,6 @@ from krisis.results.stops import Decided, StopCause
 from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.description import Identity
 from krisis.runs.provider_batches import ProviderBatchLog
-from krisis.runs.write import StoredCase
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,19 +177,9 @@ class Session:
             self._task,
             job.description,
             job.backend.asked_as,
-            cases=[
-                StoredCase(
-                    record_id=record.record_id,
-                    cluster_id=record.cluster_id,
-                    label=record.label,
-                    metadata=record.metadata,
-                    features=record.features,
-                    context=record.context,
-                )
-                for record in job.records
-            ],
+            cases=stored_cases(job.records),
             n_cases=len(self._cases),
-            is_synthetic=all(record.metadata.get("synthetic") is True for record in job.records),
+            is_synthetic=are_synthetic(job.records),
             may_store_features=job.suite.stores_text,
             asking=asking_facts(job.backend),
             price=self._price.stated if self._price else {},

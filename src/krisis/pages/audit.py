@@ -9,6 +9,7 @@ from krisis.decisions.audit import Audit
 from krisis.decisions.audit_labels import DisputedLabels, LabelAgreement
 from krisis.decisions.group_findings import HEADINGS, Group, GroupAudit, Measure
 from krisis.decisions.group_tests import ALPHA
+from krisis.decisions.reviewed import ReviewedLabels
 from krisis.decisions.stability import Agreement, Figure, Places, Stability
 from krisis.pages.document import (
     Cell,
@@ -24,6 +25,7 @@ from krisis.pages.document import (
 )
 from krisis.pages.numbers import Estimate, change, count, figure, level, p_sentence, threshold
 from krisis.pages.verdict import usable_line
+from krisis.runs.review import MARKS
 from krisis.statistics.group_gaps import SMALLEST_GROUP
 
 _MOST_SHOWN = 20
@@ -36,6 +38,7 @@ def audit_document(audit: Audit) -> Document:
     sections += [_agreement(audit.agreement)] if audit.agreement else []
     sections += [_disputed(audit.disputed)] if audit.disputed else []
     sections += [stability_section(audit.stability)] if audit.stability else []
+    sections += [_reviewed(audit.reviewed)] if audit.reviewed else []
     lines = [] if groups.in_force is None else [usable_line(groups.in_force)]
     return Document(
         title=f"Groups, {_where(groups)}",
@@ -44,6 +47,35 @@ def audit_document(audit: Audit) -> Document:
         sections=sections,
         first=[one.key for one in sections],
     )
+
+
+def _reviewed(found: ReviewedLabels) -> Section:
+    """Return what reviewers said, and the headline without the labels that they dispute."""
+    marks = ", ".join(f"{count(n)} {MARKS[mark]}" for mark, n in found.counts.items())
+    n_reviewed = f"{count(sum(found.counts.values()))} of {count(found.n_cases)} cases"
+    disputed = f"The label of {count(found.n_disputed)} is disputed."
+    lines = [f"{n_reviewed} were reviewed: {marks}. {disputed}"]
+    if found.n_unreadable:
+        lines.append(f"{count(found.n_unreadable)} lines of the review file could not be read.")
+    parts: list[Content] = [Sentences(lines)]
+    if found.figures:
+        rows: list[list[Cell]] = [
+            [name, *(Estimate(one.value, one.low, one.high) for one in pair), *(p.n for p in pair)]
+            for name, pair in found.figures.items()
+        ]
+        columns = (
+            Column("name", "metric"),
+            Column("figure", "all cases"),
+            Column("figure", "without disputed labels"),
+            Column("count", "n"),
+            Column("count", "n without"),
+        )
+        caution = (
+            "Reviewers who look at wrong answers first find wrong labels there first, so the "
+            "figures without them flatter the model; review right answers too."
+        )
+        parts.append(Table(columns=columns, rows=rows, note=caution))
+    return Section(key="reviewed", title="Labels that reviewers dispute", parts=parts)
 
 
 def _where(groups: GroupAudit) -> str:

@@ -25,7 +25,10 @@ from krisis.pages.numbers import Estimate, given, p_sentence, threshold
 # Below this, scores are said to differ.
 SUSPECT = 0.05
 _HELD: dict[str, Reply] = {"held": "yes", "broken": "no", "cannot tell": "cannot tell"}
-ONE_LOOK = "This is for one look: repeated looks find a broken promise by chance."
+ONE_LOOK = (
+    "This is for one look: looked at every month, a certificate that just holds is called broken "
+    "in 12 % of three-year histories. To look again as patients arrive, use krisis monitor."
+)
 
 
 def _title(certificate: Certificate) -> str:

@@ -70,12 +70,13 @@ def comparison_document(comparison: Comparison) -> Document:
     """Return all there is to show of a comparison."""
     cautions = [] if comparison.paired else [UNPAIRED]
     ending = [_basis(comparison), _tests(comparison), _spending(comparison)]
+    readers = _reader_section(comparison)
     if len(comparison.runs) > 2:
         return Document(
             title=f"{len(comparison.runs)} runs · {_suite(comparison)}",
             lead=[*cautions, *best_sentences(comparison), *about_lines(comparison)],
-            sections=[*many_runs_sections(comparison), *ending],
-            first=("scores",),
+            sections=[*many_runs_sections(comparison), *readers, *ending],
+            first=("scores", "readers"),
         )
     (pair,) = comparison.pairs
     first, *others = case_sentences(pair) or [""]
@@ -94,12 +95,37 @@ def comparison_document(comparison: Comparison) -> Document:
                 title="Scores on the common cases" if comparison.paired else "Scores",
                 parts=[_differences(comparison, pair)],
             ),
+            *readers,
             *_where_section(comparison, 0),
             *_changes_section(pair, 0),
             *ending,
         ],
-        first=("cases", "scores"),
+        first=("cases", "scores", "readers"),
     )
+
+
+def _reader_section(comparison: Comparison) -> list[Section]:
+    """Return how far readers agree, where two or more of the runs are of people."""
+    found = comparison.agreement
+    if found is None:
+        return []
+    named = [(f"{' and '.join(one.readers)}: Cohen's κ", one) for one in found.kappa]
+    if found.alpha is not None:
+        named.append((f"all {len(found.alpha.readers)} readers: Krippendorff's α", found.alpha))
+    rows: list[list[Cell]] = [
+        [name, one.n_cases, Estimate.of(one.value, one.interval)] for name, one in named
+    ]
+    columns = (
+        Column("name", "readers"),
+        Column("count", "cases", "cases that two or more of them answered"),
+        Column("figure", "agreement", "1 is perfect, 0 is that of chance"),
+    )
+    words = (
+        "Cases are random here and readers are not: the intervals speak of these readers on other "
+        "cases, not of other readers. Cases on which a reader abstained are left out."
+    )
+    parts: list[Content] = [Table(columns=columns, rows=rows), Sentences([words])]
+    return [Section(key="readers", title="Agreement between readers", parts=parts)]
 
 
 def _suite(comparison: Comparison) -> str:

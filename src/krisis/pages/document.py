@@ -227,12 +227,12 @@ class Verdict:
     """The six lines that a head of department reads first.
 
     ``about`` names the patients where they are not all of the run: real and synthetic patients
-    are never judged together.
+    are never judged together. ``level`` is that of the intervals, None where there are none.
     """
 
     lines: Sequence[VerdictLine]
     about: str = ""
-    level: float = 0.95
+    level: float | None = 0.95
 
     def to_dict(self) -> JsonObject:
         """Return the lines by their keys, with full precision and without sentences."""

@@ -107,7 +107,9 @@ def verdict_html(verdict: Verdict) -> str:
     about = f"Verdict on the {verdict.about}" if verdict.about else ""
     title = f'<p class="bar-title">{escaped(about)}</p>' if about else ""
     label = escaped(about or "Verdict")
-    note = f'<p class="note">Intervals of the verdict: {level(verdict.level)}.</p>'
+    note = ""
+    if verdict.level is not None:
+        note = f'<p class="note">Intervals of the verdict: {level(verdict.level)}.</p>'
     body = f"{title}<dl>{lines}</dl>{note}"
     return f'<section class="verdict" aria-label="{label}">{body}</section>'
 

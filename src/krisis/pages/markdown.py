@@ -45,7 +45,10 @@ def markdown_text(document: Document) -> str:
 
 
 def _verdict(verdict: Verdict) -> Iterator[str]:
-    heads = ("question", "answer", f"figures ({level(verdict.level)} intervals)")
+    figures = "figures"
+    if verdict.level is not None:
+        figures = f"figures ({level(verdict.level)} intervals)"
+    heads = ("question", "answer", figures)
     lines = [
         (line.question, f"**{line.answer}**" if line.answer else "", escaped(line.sentence()))
         for line in verdict.lines

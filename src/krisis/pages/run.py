@@ -41,11 +41,11 @@ from krisis.pages.figure import Figure
 from krisis.pages.groups import TOO_FEW, group_figures, overall_figures
 from krisis.pages.numbers import Estimate, count, of_a_chart
 from krisis.pages.style import Style
-from krisis.pages.verdict import one_kind, verdict_of
+from krisis.pages.verdict import verdict_of
 from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
 from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
 from krisis.results.attrition import Attrition
-from krisis.results.base import BenchmarkResult
+from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.ids import ShownIds
 from krisis.results.report_tables import (
     DISEASE_KEYS,

@@ -57,7 +57,7 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
     for line in document.lead:  # what became of the cases comes before anything else
         _print_words(console, line)
     title = document.title
-    if document.verdict is not None:
+    if document.verdict is not None and document.verdict.level is not None:
         title = f"{title} · {level(document.verdict.level)} intervals"
     console.print(_safe(title, "bold"))
     if document.verdict is not None:

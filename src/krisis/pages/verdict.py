@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +27,7 @@ from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
 from krisis.pages.numbers import Estimate
-from krisis.results.base import BenchmarkResult, rows_by_source
+from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.run_items import items_of_result, source_of
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.group_gaps import SMALLEST_GROUP
@@ -75,17 +74,6 @@ def threshold_verdict(table: Table, in_force: ThresholdInForce) -> Verdict:
     if in_force.certified:
         lines += [left_line(table, in_force), groups_line(table, in_force)]
     return Verdict(lines)
-
-
-def one_kind(result: BenchmarkResult) -> tuple[BenchmarkResult, str]:
-    """Return the run over one kind of patients, and which: over several it is a result for none."""
-    parts = rows_by_source(result.rows) if result.scores_by_source else {}
-    if len(parts) < 2:
-        return result, ""
-    source, rows = next(iter(parts.items()))
-    part = copy(result)
-    part.evaluation_results = rows
-    return part, f"{source} patients"
 
 
 @dataclass(frozen=True, slots=True)

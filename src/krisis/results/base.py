@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -303,3 +304,14 @@ def _check_envelope(content: JsonMapping, place: str) -> None:
     for name in ("evaluation_results", "perturbed_results"):
         if not isinstance(content.get(name, []), list):
             raise InvalidFile(f"{place}: {name} must be a list")
+
+
+def one_kind(result: BenchmarkResult) -> tuple[BenchmarkResult, str]:
+    """Return the run over one kind of patients, and which: over several it is a result for none."""
+    parts = rows_by_source(result.rows) if result.scores_by_source else {}
+    if len(parts) < 2:
+        return result, ""
+    source, rows = next(iter(parts.items()))
+    part = copy(result)
+    part.evaluation_results = rows
+    return part, f"{source} patients"

@@ -16,6 +16,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import verdict
 from krisis.outcomes import OUTCOMES
 from krisis.results.base import BenchmarkResult
+from krisis.runs.review import MARKS, Reviews, case_key
 
 Cell = str | int | float | None
 _LONGEST_NAME = 32  # of a variable in Stata
@@ -75,17 +76,27 @@ _FIXED = (
     Column("total_tokens", "integer", "Tokens in all, as the backend says"),
     Column("raw_response", "text", "Reply of the model as it wrote it, where the run keeps it"),
 )
+_REVIEW = (
+    Column("review", "text", "Latest mark of a reviewer", ", ".join(MARKS)),
+    Column("review_note", "text", "Note of the reviewer"),
+    Column("review_by", "text", "Who reviewed"),
+    Column("review_at", "text", "When, in UTC"),
+)
+NOT_REVIEWED = Reviews({})
 _ELSEWHERE = ("should_abstain", "sample_index")  # metadata that have a column of their own
 
 
 Further = Mapping[tuple[str, str], str]
 
 
-def tidy_table(result: BenchmarkResult) -> TidyTable:
-    """Return the rows of a result: the fixed columns, then metadata and signals by name."""
+def tidy_table(result: BenchmarkResult, reviews: Reviews = NOT_REVIEWED) -> TidyTable:
+    """Return the rows of a result: the fixed columns, then metadata and signals by name.
+
+    Where reviewers noted anything, their latest note of each row comes last.
+    """
     rows = result.evaluation_results
     further = further_columns(rows)
-    lines = [tidy_line(result, row, further) for row in rows]
+    lines = [tidy_line(result, row, further, reviews) for row in rows]
     columns = list(_FIXED)
     for place, ((of, key), name) in enumerate(further.items(), len(_FIXED)):
         words = "Metadata of the record" if of == "metadata" else "Signal of the reply"
@@ -93,7 +104,7 @@ def tidy_table(result: BenchmarkResult) -> TidyTable:
         told = {type(getattr(row, of).get(key)) for row in rows} - {type(None)}
         values = _YES_NO if told == {bool} else "lists and objects as JSON"
         columns.append(Column(name, kind, f"{words}: {key}", values, (of, key)))
-    return TidyTable(columns, lines)
+    return TidyTable([*columns, *(_REVIEW if reviews.notes else ())], lines)
 
 
 def further_columns(rows: Iterable[EvaluationResult]) -> Further:
@@ -108,22 +119,35 @@ def further_columns(rows: Iterable[EvaluationResult]) -> Further:
     return dict(zip(wanted, names, strict=True))
 
 
-def tidy_line(result: BenchmarkResult, row: EvaluationResult, further: Further) -> list[Cell]:
+def tidy_line(
+    result: BenchmarkResult,
+    row: EvaluationResult,
+    further: Further,
+    reviews: Reviews = NOT_REVIEWED,
+) -> list[Cell]:
     """Return one line of the table."""
-    return [*_fixed_cells(result, row), *(_cell(getattr(row, of).get(key)) for of, key in further)]
+    cells = [*_fixed_cells(result, row), *(_cell(getattr(row, of).get(key)) for of, key in further)]
+    if reviews.notes:
+        note = reviews.notes.get(case_key(row))
+        known = (None,) * 4 if note is None else (note.mark, note.note or None, note.by, note.at)
+        cells += known
+    return cells
 
 
 def csv_lines(
-    result: BenchmarkResult, rows: Callable[[], Iterable[EvaluationResult]]
+    result: BenchmarkResult,
+    rows: Callable[[], Iterable[EvaluationResult]],
+    reviews: Reviews = NOT_REVIEWED,
 ) -> Iterator[str]:
     """Yield the table of some rows of a result as CSV, line by line, formulas guarded.
 
     ``rows`` is called twice: once for the columns, once for the lines; none is kept.
     """
     further = further_columns(rows())
-    yield csv_line([*(column.name for column in _FIXED), *further.values()])
+    last = [column.name for column in _REVIEW] if reviews.notes else []
+    yield csv_line([*(column.name for column in _FIXED), *further.values(), *last])
     for row in rows():
-        yield csv_line(guarded(tidy_line(result, row, further)))
+        yield csv_line(guarded(tidy_line(result, row, further, reviews)))
 
 
 def _stata_names(taken: Sequence[str], wanted: Sequence[str]) -> list[str]:

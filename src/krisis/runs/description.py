@@ -68,6 +68,11 @@ class RunDescription(BaseModel):
         return identity.n_records * identity.repeats if identity.perturb else self.n_cases
 
     @property
+    def is_reading(self) -> bool:
+        """Tell whether a person reads the cases: those not read are not part of the run."""
+        return self.identity.backend.get("reading") is True
+
+    @property
     def started_at(self) -> datetime:
         """Return when the run began, by its own clock; long ago where that cannot be read."""
         with suppress(ValueError):

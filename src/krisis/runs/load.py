@@ -84,7 +84,10 @@ def result_of(run: RunFile) -> BenchmarkResult:
         if run.scores() is not None:  # it had ended: what is missing was lost
             is_whole = len(rows) + len(perturbed) == described.n_cases
             facts.stop = None if is_whole else _lost(described)
-        named = (described.suite_description, described.backend_name)
+        description = described.suite_description
+        if described.is_reading:
+            description = {**description, "read": f"{len(rows):,} of {described.n_cases:,}"}
+        named = (description, described.backend_name)
         result = BenchmarkResult(rows, {}, *named, facts=facts, perturbed=perturbed)
     result.baseline_rows = StoredBaselines(run.path, run.baseline_names(), result)
     result.damage = run.damage
@@ -173,6 +176,9 @@ def _facts_so_far(
     stop: Unfinished | None = Unfinished(_NOT_ENDED)
     if imported:  # no model was asked: rows that are not there were lost
         stop = _lost(described) if len(rows) < described.n_cases else None
+    n_loaded = imported.n_expected if imported else described.n_plain
+    if described.is_reading:
+        stop, n_loaded = None, len(rows)
     return RunFacts(
         provenance=Provenance(
             task_facts=described.task,
@@ -186,7 +192,7 @@ def _facts_so_far(
         ),
         spending=Spending.of(contents.totals, rows, elapsed_seconds=contents.elapsed_seconds),
         prompts=Prompts.of(rows, verified=bool(identity.prompts)),
-        attrition=Attrition(n_loaded=imported.n_expected if imported else described.n_plain),
+        attrition=Attrition(n_loaded=n_loaded),
         n_perturbed=described.n_cases - described.n_plain,
         stop=contents.stop or stop,
     )

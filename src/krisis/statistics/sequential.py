@@ -9,12 +9,14 @@ evidence favours is the one whose own mixture has grown more; as that mixture al
 References: Ville, Étude critique de la notion de collectif (1939); Robbins, Statistical methods
 related to the law of the iterated logarithm, Annals of Mathematical Statistics 41 (1970)
 1397–1409; Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, JRSS B
-86 (2024) 1–27.
+86 (2024) 1–27; Shin, Ramdas and Rinaldo, E-detectors: a nonparametric framework for sequential
+change detection, New England Journal of Statistics in Data Science 2 (2024) 229–260.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +35,13 @@ _PRIOR_ROWS = 10.0
 _BETS = np.array([0.99, 0.7, 0.4, 0.2, 0.1])
 FEWEST_PATIENTS = 30
 _WEIGHT_OF_WORST_CASE = 20.0
+# Half of the stake is on an excess from the first patient on, the rest on later beginnings.
+_FROM_THE_FIRST = 0.5
+# The later beginnings lose half of what is left of their stake in as many patients.
+_TYPICAL_BEGINNING = 100.0
+_LARGEST_BET = 0.99  # as a share of the one that could lose everything
+_N_HISTORIES = 200
+_MOST_PATIENTS = 16_000
 
 
 class CoinMixture:
@@ -103,6 +112,99 @@ class BetMixture:
         chosen = self._log_wealth[bets]
         mean: FloatArray = special.logsumexp(chosen, axis=0) - math.log(chosen.shape[0])
         return mean if mean.size > 1 else mean.reshape(())
+
+
+def excess_evidence(surplus: FloatArray, limit: float) -> FloatArray:
+    """Return the logarithm of the evidence that a risk has risen above a limit, patient by patient.
+
+    ``surplus`` holds, in order of arrival (last axis), a patient's losses minus ``limit`` times the
+    rows at stake, over the most rows that a patient can have: a number from −limit to 1 − limit
+    with a mean of at most 0 while the risk is within the limit. For each bet λ and each patient k
+    at whom the excess may begin, Π(1 + λ·x_i) over i ≥ k is a fair game; E is the mean over both:
+
+        E_t = Σ_λ Σ_{k ≤ t} w_k Π_{i=k..t} (1 + λ·x_i) / n_λ + Σ_{k > t} w_k,
+
+    w_1 = ½ and w_{1+j} = ½·100/((99 + j)(100 + j)). So a rise after a long good time is found
+    almost as soon as one from the start, and E reaches 1/α with probability α at most, for ever.
+
+    >>> bool(excess_evidence(np.full(20, 0.9), 0.1)[-1] > LOG_DECISIVE)
+    True
+    """
+    weight = _beginning_weights(surplus.shape[-1])
+    bets = _excess_bets(limit)
+    grown = [np.log(np.maximum(1 - np.cumsum(weight), 0.0) + 1e-300) + np.zeros_like(surplus)]
+    for bet in bets:
+        growth = np.log1p(bet * surplus)
+        wealth = np.cumsum(growth, axis=-1)
+        stakes = np.log(weight) - (wealth - growth)
+        grown.append(wealth + np.logaddexp.accumulate(stakes, axis=-1) - math.log(bets.size))
+    evidence: FloatArray = np.logaddexp.reduce(grown, axis=0)
+    return evidence
+
+
+def excess_beginning(surplus: FloatArray, limit: float) -> int:
+    """Return the patient at whom an excess most plausibly began: the largest term of E."""
+    weight, terms = np.log(_beginning_weights(surplus.size)), []
+    for bet in _excess_bets(limit):
+        growth = np.log1p(bet * surplus)
+        terms.append(weight + np.cumsum(growth[::-1])[::-1])
+    return int(np.argmax(np.logaddexp.reduce(terms, axis=0)))
+
+
+def shortfall_evidence(surplus: FloatArray, limit: float) -> FloatArray:
+    """Return the logarithm of the evidence that the mean risk is below a limit, patient by patient.
+
+    E_t is the mean of Π(1 − λ·x_i) over four bets. As Π(1 − λ·m_i) ≤ (1 − λ·m̄)^t, it speaks of the
+    mean m̄ of the risks over time, also where they change.
+
+    >>> bool(shortfall_evidence(np.full(60, -0.1), 0.1)[-1] > LOG_DECISIVE)
+    True
+    """
+    bets = _LARGEST_BET * np.array([0.25, 0.5, 0.75, 1.0]) / (1 - limit)
+    grown = [np.cumsum(np.log1p(-bet * surplus), axis=-1) for bet in bets]
+    evidence: FloatArray = np.logaddexp.reduce(grown, axis=0) - math.log(bets.size)
+    return evidence
+
+
+def patients_to_tell(
+    drawn: Callable[[tuple[int, int]], FloatArray],
+    evidence: Callable[[FloatArray, float], FloatArray],
+    limit: float,
+    *,
+    level: float,
+    power: float = 0.8,
+) -> int | None:
+    """Return after how many patients the evidence is decisive in a share ``power`` of histories.
+
+    ``drawn`` returns the surplus of histories × patients. None: in more than 16,000, if ever.
+    """
+    n = 250
+    while n <= _MOST_PATIENTS:
+        decisive = evidence(drawn((_N_HISTORIES, n)), limit) >= -math.log(level)
+        first = np.where(decisive.any(axis=1), decisive.argmax(axis=1) + 1, n + 1)
+        needed = int(np.quantile(first, power, method="inverted_cdf"))
+        if needed <= n:
+            return needed
+        n *= 4
+    return None
+
+
+def _beginning_weights(n: int) -> FloatArray:
+    later = np.arange(1, max(n, 1))
+    shares = _TYPICAL_BEGINNING / ((later + _TYPICAL_BEGINNING - 1) * (later + _TYPICAL_BEGINNING))
+    return np.concatenate([[_FROM_THE_FIRST], (1 - _FROM_THE_FIRST) * shares])[:n]
+
+
+def _excess_bets(limit: float) -> FloatArray:
+    """Return bets from that on a risk of 1.5 times the limit, doubled up to the largest.
+
+    λ = (q/limit − 1)/(1 − limit) is the likelihood ratio of a risk q for one row per patient; with
+    many alike rows per patient larger ones grow faster.
+    """
+    smallest, largest = 0.5 / (1 - limit), _LARGEST_BET / limit
+    n = 1 + max(0, math.floor(math.log2(largest / smallest)))
+    bets: FloatArray = np.minimum(smallest * 2.0 ** np.arange(n), largest)
+    return bets
 
 
 class RunningShare:

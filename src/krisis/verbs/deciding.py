@@ -1,4 +1,4 @@
-"""`krisis.selective`, `certify`, `verify`, `audit` and `check`."""
+"""`krisis.selective`, `certify`, `verify`, `monitor`, `audit` and `check`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from krisis.decisions.check import Check, Gate, check_run
 from krisis.decisions.costs import CostTable, read_costs
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
+from krisis.decisions.monitor import Monitoring, monitor_runs
+from krisis.decisions.reviewed import ReviewedLabels, reviewed_labels
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
 from krisis.decisions.stability import stability_of_saved
@@ -43,6 +45,7 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result, scored_from_rows, with_rows
 from krisis.results.run_items import items_of
 from krisis.runs.ledger import CERTIFICATE, CHECK, certificate_sentence, note_decision
+from krisis.runs.places import is_run_file
 from krisis.statistics.bootstrap import BootstrapOptions, Progress
 from krisis.statistics.intervals import REPLICATE_METHODS
 
@@ -290,6 +293,9 @@ def verify(
 ) -> Verification:
     """Judge a certificate on new patients: did its risk hold?
 
+    This is for one look. To look again as patients arrive, use `krisis.monitor`: verified every
+    month, a certificate that holds is called broken sooner or later.
+
     Arguments:
         certificate: What `krisis.certify` returned, or the file that holds it.
         run: A run of the same model on other patients.
@@ -316,6 +322,53 @@ def verify(
         found,
         items_of(run, mode),
         confidence=confidence,
+        calibrator=calibrator_of(calibration),
+        time=time,
+    )
+
+
+def monitor(
+    certificate: str | Path | Certificate,
+    new: AnyRun | Sequence[AnyRun],
+    *,
+    calibration: AnyCalibrator = None,
+    time: str = "",
+    mode: str | None = None,
+) -> Monitoring:
+    """Follow a certified threshold in use: does its risk still hold? Look as often as you like.
+
+    Over all looks together, a threshold whose risk never exceeds its bound is called broken with
+    a probability of 5 % at most.
+
+    Arguments:
+        certificate: What `krisis.certify` returned, or the file that holds it.
+        new: Runs of the same model on patients since then, in order of arrival; all that there
+            are, not only the latest.
+        calibration: The calibrator that made the score, where there is one.
+        time: Metadata column with numbers or ISO dates that orders the patients of all runs;
+            without it the patients of one run arrive together.
+        mode: The experiment of a PHQ-8 run file.
+
+    Returns:
+        A `Monitoring`: ``state`` is holds, broken or cannot tell; each of ``parts`` (one per
+        group) has its counts, its alarm with the likely beginning, how many patients are needed
+        to tell, and the evidence at every look.
+
+    >>> import krisis
+    >>> rows = {"y": [0, 1] * 100, "p": [0, 1] * 100, "c": [0.6, 0.7, 0.8, 0.9] * 50}
+    >>> old = {**rows, "id": [f"old {number}" for number in range(200)]}
+    >>> new = {**rows, "id": [f"new {number}" for number in range(200)]}
+    >>> columns = {"truth": "y", "prediction": "p", "confidence": "c", "id": "id"}
+    >>> certificate = krisis.certify(krisis.score(old, **columns), risk=0.05)
+    >>> krisis.monitor(certificate, krisis.score(new, **columns)).state
+    'holds'
+    """
+    runs = [new] if isinstance(new, str | Path | BenchmarkResult) else list(new)
+    found = certificate_of(certificate)
+    assert found is not None
+    return monitor_runs(
+        found,
+        [items_of(run, mode) for run in runs],
         calibrator=calibrator_of(calibration),
         time=time,
     )
@@ -384,7 +437,16 @@ def audit(
         label_agreement(items, _listed(agreement), seed=seed) if agreement else None,
         disputed_labels([items, *others], score) if others else None,
         stability_of_saved(run, against, seed=seed),
+        _reviewed(run),
     )
+
+
+def _reviewed(run: AnyRun) -> ReviewedLabels | None:
+    """Return what reviewers noted next to a run file; other forms of a run have no such notes."""
+    path = _run_file(run)
+    if path is None or not is_run_file(path):
+        return None
+    return reviewed_labels(run if isinstance(run, BenchmarkResult) else load_result(path), path)
 
 
 def _listed(names: str | Sequence[str]) -> list[str]:

@@ -1,1 +1,1 @@
-"""The local web pages over saved runs: read-only, on this machine only."""
+"""The local web pages over saved runs: on this machine only; no run is ever changed."""

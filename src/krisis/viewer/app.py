@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl, quote, urlencode
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
@@ -19,7 +19,7 @@ from krisis.pages import shell as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
 from krisis.viewer.pages import case, cases, compare, decide, pair, run, runs
-from krisis.viewer.security import LOCAL_NAMES, Guard, wants_json
+from krisis.viewer.security import LOCAL_NAMES, Guard, form_of, wants_json
 
 # Path → what makes the page from the catalogue, the path's parts and the query.
 Maker = Callable[[Catalogue, JsonMapping, Mapping[str, str]], Page]
@@ -38,6 +38,7 @@ PAGES: dict[str, Maker] = {
     "/runs/{run}/decide": lambda c, parts, query: decide.page(c, parts["run"], query),
     "/runs/{run}": lambda c, parts, query: run.page(c, parts["run"]),
 }
+_WRITES = re.compile(r"/runs/[^/]+/cases/\d+/review")
 _MEDIA = {"viewer.css": "text/css", "theme.js": "text/javascript", "viewer.js": "text/javascript"}
 # Status → the heading of its page and what is nearest to do.
 _ERRORS = {
@@ -47,7 +48,7 @@ _ERRORS = {
         "Open the address that the terminal shows. If a link on another page led here, try again.",
     ),
     404: ("Not found", "Look for it among the results."),
-    405: ("Only reading is possible", "Open pages with GET; runs are made by krisis run."),
+    405: ("Not possible here", "Open pages with GET; runs are made by krisis run."),
     500: (
         "This page could not be made",
         "The terminal of krisis view says why. If one run is the cause, krisis doctor RUN tells.",
@@ -83,6 +84,10 @@ def create_app(
     routes = [
         Route("/static/{name}", _static),
         Route("/runs/{run}/cases.csv", _endpoint(catalogue, cases.csv_of, _csv)),
+        Route("/runs/{run}/left-for-people.csv", _endpoint(catalogue, cases.left_csv, _left_csv)),
+        Route(
+            "/runs/{run}/cases/{position:int}/review", _review_endpoint(catalogue), methods=["POST"]
+        ),
     ]
     pages = PAGES | {
         "/runs/{run}/cases/{position:int}": lambda c, parts, query: case.page(
@@ -94,7 +99,28 @@ def create_app(
         endpoint = _endpoint(catalogue, maker)
         routes += [Route(twin, endpoint), Route(path, endpoint)]
     app = Starlette(routes=routes, exception_handlers={404: _unknown_page, 500: _broken})
-    return Guard(app, _error, host_names=host_names, token=token)
+    app.state.may_write = token is not None
+    return Guard(app, _error, host_names=host_names, token=token, writes=_WRITES)
+
+
+def _review_endpoint(catalogue: Catalogue) -> Callable[[Any], Any]:
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import RedirectResponse
+
+    async def endpoint(request: Any) -> Any:
+        fields, place = await form_of(request), request.path_params
+        run, position = place["run"], place["position"]
+        try:
+            await run_in_threadpool(case.keep_review, catalogue, run, position, fields)
+        except UnknownName as error:
+            return _error(request.scope, 404, str(error))
+        except KrisisError as error:
+            return _error(request.scope, 400, str(error))
+        queue = urlencode(parse_qsl(fields.get("queue", "")))
+        there = f"/runs/{quote(run, safe='')}/cases/{position}"
+        return RedirectResponse(f"{there}?{queue}" if queue else there, 303)
+
+    return endpoint
 
 
 def _endpoint(
@@ -123,13 +149,17 @@ def _endpoint(
     return endpoint
 
 
-def _csv(scope: Any, lines: Iterator[str]) -> Any:
+def _csv(scope: Any, lines: Iterator[str], what: str = "cases") -> Any:
     """Return lines as a file to be saved, sent as they are made."""
     from starlette.responses import StreamingResponse
 
     file = re.sub(r"[^A-Za-z0-9._-]", "_", scope["path_params"]["run"])
-    saved = {"content-disposition": f'attachment; filename="{file}-cases.csv"'}
+    saved = {"content-disposition": f'attachment; filename="{file}-{what}.csv"'}
     return StreamingResponse(lines, media_type="text/csv", headers=saved)
+
+
+def _left_csv(scope: Any, lines: Iterator[str]) -> Any:
+    return _csv(scope, lines, what="left-for-people")
 
 
 def _answer(scope: Any, page: Page, status: int = 200) -> Any:
@@ -146,6 +176,7 @@ def _answer(scope: Any, page: Page, status: int = 200) -> Any:
         content=page.content,
         title=page.title,
         version=__version__,
+        may_write=getattr(scope["app"].state, "may_write", False) if "app" in scope else False,
         style=_asset("viewer.css") if saved else "",
         here_saved=_with_save(scope),
     )

@@ -43,7 +43,7 @@ _OF_METRIC = {
         (
             *("Selective Accuracy (answered only)", "Expected Calibration Error", "Brier Score"),
             *("Calibration in the Large", "Calibration Slope", "Observed/Expected Ratio"),
-            *("Integrated Calibration Index", "E50", "E90", "Debiased Calibration Error"),
+            *("Integrated Calibration Index", "E50", "E90"),
             *("CORP Miscalibration", "CORP Discrimination", "CORP Uncertainty"),
             *("AURC", "AUGRC", "Risk at 80 % coverage"),
         ),

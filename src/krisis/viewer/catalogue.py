@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from krisis.decisions.hand_over import HandOver, hand_over
 from krisis.errors import InvalidFile, InvalidValue, KrisisError, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
@@ -29,6 +30,7 @@ from krisis.runs.description import RunDescription
 from krisis.runs.load import result_of
 from krisis.runs.places import is_run_file, is_written
 from krisis.runs.read import CaseOf, Progress, RunFile, open_run, state_of
+from krisis.runs.review import CaseKey, keys_in_state, read_reviews
 from krisis.runs.schema import Value
 from krisis.viewer.entries import Entry, Look, found_in, objection, read_entry, shown
 from krisis.viewer.filters import ORDERS, RowFilter, RowFilters
@@ -84,19 +86,57 @@ class ViewedRun:
         return answers.meaning(answer) if whole else answers.name(answer)
 
     def _select(self, wanted: RowFilter, what: str, further: str = "", *values: int) -> list[int]:
-        errors = self.confident_errors().get(wanted.error, []) if wanted.error else None
+        found = self._listed(wanted)
         with self._open() as run, self._lock:
-            text = self._catalogue.search
-            found = text.positions(run, self.state, wanted.text) if wanted.text else errors
-            if wanted.text and errors is not None:
-                found = sorted(set(found or ()) & set(errors))
+            if wanted.text:
+                said = self._catalogue.search.positions(run, self.state, wanted.text)
+                found = said if found is None else sorted(set(said) & set(found))
             condition = self._filters.condition(run, wanted, found)
             sql = f"SELECT {what} {condition.sql} {further}"
             lines = run.select(sql, *condition.values, *values)
         return [int(line[0]) for line in lines]  # type: ignore[arg-type]
 
+    def _listed(self, wanted: RowFilter) -> list[int] | None:
+        """Return the rows of the lists that a filter names, which no SQL makes; None without."""
+        lists: list[list[int]] = []
+        if wanted.error:
+            lists.append(self.confident_errors().get(wanted.error, []))
+        if wanted.left:
+            lists.append(self.remembered("left", self._left_positions))
+        if wanted.review:
+            lists.append(self._reviewed_positions(wanted.review))
+        if not lists:
+            return None
+        return sorted(set(lists[0]).intersection(*lists[1:]))
+
+    def hand_over(self) -> HandOver:
+        """Return the cases that are left for people."""
+        return self.remembered("hand-over", lambda: hand_over(self.result))
+
+    def _left_positions(self) -> list[int]:
+        left = {case.record_id for case in self.hand_over().cases}
+        found = self._askings().items()
+        return [at for (record_id, asking), at in found if asking == 1 and record_id in left]
+
+    def _reviewed_positions(self, state: str) -> list[int]:
+        askings = self._askings()
+        keys = keys_in_state(read_reviews(self.path), state, askings)
+        return [askings[key] for key in keys if key in askings]
+
+    def _askings(self) -> dict[CaseKey, int]:
+        """Return the position of every asking of a record."""
+        with self._open() as run:
+            lines = run.select(
+                "SELECT c.record_id, r.repeat, r.position FROM rows AS r JOIN cases AS c "
+                "ON c.position = r.case_position WHERE r.position < ?",
+                run.n_plain,
+            )
+        return {(str(name), int(repeat) + 1): int(at) for name, repeat, at in lines}  # type: ignore[arg-type]
+
     def count(self, wanted: RowFilter) -> int:
-        """Return how many rows pass a filter, counted once."""
+        """Return how many rows pass a filter, counted once; reviews change without the run."""
+        if wanted.review:
+            return self._select(wanted, "count(*)")[0]
         return self.remembered(wanted, lambda: self._select(wanted, "count(*)")[0])
 
     def select(self, wanted: RowFilter, *, start: int = 0, most: int = -1) -> list[int]:

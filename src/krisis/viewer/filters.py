@@ -70,6 +70,8 @@ class RowFilter:
     confidence_min: float | None = None
     confidence_max: float | None = None
     deferred_at: float | None = None
+    left: str = ""
+    review: str = ""
     left_below: float | None = None
     sort: str = "position"
 

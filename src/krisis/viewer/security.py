@@ -1,9 +1,14 @@
-"""The guard before every page: this machine, this site, the holder of the token, reading only."""
+"""The guard before every page: this machine, this site, the holder of the token.
+
+Pages are read. The few addresses that write are named when the guard is made; they take a small
+form from a page of this very site (its Origin), sent by the holder of the token.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -16,17 +21,19 @@ HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    # Not no-referrer: then a browser hides the origin of a form from this very site.
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
     "cache-control": "no-store",
 }
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+FORM = "application/x-www-form-urlencoded"
+LONGEST_FORM = 64_000
 STRANGER = (
-    "this viewer opens only with its token, so that other users of this machine cannot read your "
-    "runs; open the whole address that krisis view printed in its terminal, or start krisis view "
-    "again"
+    "this page opens only with its token, so that other users of this machine cannot read your "
+    "runs; open the whole address that the terminal shows, or start the command again"
 )
 
 # What answers a request that is refused: its scope, the status and a sentence → an ASGI response.
@@ -37,7 +44,8 @@ class Guard:
     """Refuses foreign hosts (against DNS rebinding), foreign origins, strangers and writing.
 
     A stranger is who shows the ``token`` neither in the address, where a browser gets a cookie in
-    exchange, nor in that cookie, nor in the header ``Authorization``. Without a token all may read.
+    exchange, nor in that cookie, nor in the header ``Authorization``. Without a token all may read
+    and nobody may write. ``writes`` matches the paths that take a POST.
     """
 
     def __init__(
@@ -47,11 +55,13 @@ class Guard:
         *,
         host_names: Iterable[str] = LOCAL_NAMES,
         token: str | None = None,
+        writes: re.Pattern[str] | None = None,
     ) -> None:
         self.app = app
         self.refuse = refuse
         self.host_names = frozenset(host_names)
         self.token = token
+        self.writes = writes
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a refused request here and hand every other on, with the headers added."""
@@ -87,20 +97,31 @@ class Guard:
             await self.app(scope, receive, send_guarded)
 
     def _refusal(self, scope: Any, headers: dict[str, str]) -> tuple[int, str] | None:
-        if scope["method"] not in ("GET", "HEAD"):
-            return 405, f"{scope['method']} is not possible: the viewer only reads"
+        is_write = scope["method"] not in ("GET", "HEAD")
+        if is_write and not self._may_write(scope):
+            return 405, f"{scope['method']} is not possible at this address"
         host = headers.get("host", "")
         if _split(host)[0] not in self.host_names:
             return 403, "this host name is not the viewer's; open http://127.0.0.1 instead"
         origin = headers.get("origin")
+        if origin is None and is_write:
+            return 403, "a form must be sent from a page of this site"
         if origin is not None and origin != f"http://{host}":
             return 403, "requests from other sites are refused"
+        if is_write:
+            return _bad_form(headers)
         if (
             headers.get("sec-fetch-site") == "cross-site"
             and headers.get("sec-fetch-mode") != "navigate"
         ):
             return 403, "requests from other sites are refused"
         return None
+
+    def _may_write(self, scope: Any) -> bool:
+        """Tell whether an address takes a form; where there is no token, none does."""
+        if scope["method"] != "POST" or self.writes is None or self.token is None:
+            return False
+        return self.writes.fullmatch(scope["path"]) is not None
 
     def _stranger(
         self, scope: Any, headers: dict[str, str], shown: str | None
@@ -131,6 +152,25 @@ class Guard:
         value = hashlib.sha256(f"krisis view cookie {self.token}".encode()).hexdigest()
         port = _split(headers.get("host", ""))[1]
         return f"krisis-view-{port or 80}={value}; Path=/; HttpOnly; SameSite=Strict"
+
+
+def _bad_form(headers: dict[str, str]) -> tuple[int, str] | None:
+    """Refuse what no form of these pages sends."""
+    site = headers.get("sec-fetch-site", "same-origin")
+    if site != "same-origin":
+        return 403, "requests from other sites are refused"
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        return 403, f"a form is sent as {FORM}"
+    length = headers.get("content-length", "")
+    if not length.isdigit() or int(length) > LONGEST_FORM:
+        return 403, f"a form has at most {LONGEST_FORM:,} bytes"
+    return None
+
+
+async def form_of(request: Any) -> dict[str, str]:
+    """Return the fields of a form that the guard let through."""
+    body = (await request.body())[:LONGEST_FORM]
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
 
 
 def wants_json(scope: Any) -> bool:

@@ -342,7 +342,7 @@ def test_the_answers_of_a_reader_are_a_run_of_the_cases_that_they_read(tmp_path:
     lines = ["id,label,dr_a,sure"]
     lines += [f"c{i},{i % 2},{'' if i in (2, 5) else 1},0.8" for i in range(8)]
     path = table(tmp_path, *lines)
-    named = {"prediction": "dr_a", "id": "id", "confidence": "sure", "reader_name": "dr_a"}
+    named = {"prediction": "dr_a", "id": "id", "confidence": "sure", "reader": "dr_a"}
     found = read(path, **named)
     assert found.reading.model == "reader/dr_a"
     assert found.reading.read == "6 of 8"
@@ -364,8 +364,8 @@ def test_the_answers_of_a_reader_are_a_run_of_the_cases_that_they_read(tmp_path:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"reader_name": "dr_a", "model": "m"}, "both name who answered"),
-        ({"reader_name": "dr_a", "prediction": "none"}, "dr_a has no answer in none"),
+        ({"reader": "dr_a", "model": "m"}, "both name who answered"),
+        ({"reader": "dr_a", "prediction": "none"}, "dr_a has no answer in none"),
     ],
 )
 def test_a_reader_who_cannot_be_is_refused(
@@ -378,8 +378,8 @@ def test_a_reader_who_cannot_be_is_refused(
 
 def test_a_log_has_no_reader(tmp_path: Path) -> None:
     path = table(tmp_path, "{}", name="samples.jsonl")
-    with pytest.raises(UserError, match="--reader-name does not go with --as lm-eval"):
-        read_file(path, "lm-eval", ImportOptions(reader_name="dr_a"))
+    with pytest.raises(UserError, match="--reader does not go with --as lm-eval"):
+        read_file(path, "lm-eval", ImportOptions(reader="dr_a"))
 
 
 @pytest.mark.parametrize("answers", ["", "0=no,1=yes"])

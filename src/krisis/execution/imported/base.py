@@ -51,7 +51,7 @@ class ImportOptions(BaseModel):
     judged_by: str = ""
     filter: str = ""
     model: str = ""
-    reader_name: str = ""
+    reader: str = ""
     task: str = ""
     suite: str = ""
 

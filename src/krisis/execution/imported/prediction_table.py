@@ -64,9 +64,9 @@ def reading_of(lines: list[Line], path: Path, options: ImportOptions) -> Reading
     """Take the columns that the options name; further numeric columns become signals."""
     if not lines:
         raise InvalidFile(f"{path} has no rows; is it the right file?")
-    if options.reader_name and options.model:
+    if options.reader and options.model:
         raise InvalidValue(
-            f"--reader-name {options.reader_name} and --model {options.model} both name who "
+            f"--reader {options.reader} and --model {options.model} both name who "
             "answered; give one of them"
         )
     columns = list(dict.fromkeys(c for _, row in lines if isinstance(row, dict) for c in row))
@@ -84,13 +84,11 @@ def reading_of(lines: list[Line], path: Path, options: ImportOptions) -> Reading
     if signals:
         notes.append(f"numeric columns kept as signals: {', '.join(signals)[:300]}")
     found = Reading([], taken_for, path.stem, "predictions", "imported", notes)
-    if options.reader_name:
+    if options.reader:
         n_rows, lines = len(lines), [line for line in lines if _was_read(line, options)]
         if not lines:
-            raise InvalidFile(
-                f"{path}: {options.reader_name} has no answer in {options.prediction}"
-            )
-        found.model = f"reader/{options.reader_name}"
+            raise InvalidFile(f"{path}: {options.reader} has no answer in {options.prediction}")
+        found.model = f"reader/{options.reader}"
         found.read = f"{len(lines):,} of {n_rows:,}"
     found.askings = [_asking(line, options, signals) for line in lines]
     return found

@@ -31,7 +31,7 @@ from krisis.results.repeats import mark_agreement
 from krisis.runs.description import Identity
 from krisis.runs.write import RowPlace, StoredCase
 
-_TABLE = {*COLUMNS, "group", "reader_name"}
+_TABLE = {*COLUMNS, "group", "reader"}
 _LOG = {"patient", "should_defer", "group", "confidence"}
 _OF_ALL = {
     "confidence_scale",

@@ -14,6 +14,7 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, Direction, MetricScores
 from krisis.metrics.paired import Exchanges
+from krisis.results.comparison.agreement import ReaderAgreement, reader_agreement
 from krisis.results.comparison.matching import ChangedRow, MatchedRuns
 from krisis.results.comparison.missing import MissingCases
 from krisis.results.comparison.where import Where, where_they_differ
@@ -195,6 +196,11 @@ class Comparison(Documented):
             if pair.matched is not None
         ]
 
+    @cached_property
+    def agreement(self) -> ReaderAgreement | None:
+        """How far the readers among the runs agree; None where there are not two."""
+        return reader_agreement(self.runs, seed=self.options.seed) if self.paired else None
+
     def side_by_side(self) -> SideBySide:
         """Return the figures of every run on the rows that all of them share."""
         return side_by_side(self.runs, self.scores)
@@ -298,6 +304,7 @@ class Comparison(Documented):
             "kind": "krisis.comparison",
             "schema_version": 3,
             "paired": self.paired,
+            **({"reader_agreement": self.agreement.to_json()} if self.agreement else {}),
             "runs": list(self.runs),
             "options": {
                 "n_permutations": self.n_permutations,

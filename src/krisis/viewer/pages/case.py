@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 
 from krisis.answers import AnswerSet
 from krisis.errors import InvalidValue, KrisisError
@@ -21,6 +22,7 @@ from krisis.results.loading import distinct_names
 from krisis.results.rows import row_to_dict
 from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.read import CaseOf
+from krisis.runs.review import MARKS, ReviewNote, add_review, case_key, read_reviews
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.filters import RowFilter
 from krisis.viewer.page import Page
@@ -57,6 +59,7 @@ def page(
         **_judged(run, row),
         **_shown(run, row, _features(record), shown_again),
         "queue": _place(run, position, query),
+        "review": _review(run, row),
         **_others(catalogue, run, row.record_id, position),
         "baselines": _baselines(run, row, position),
         "likely": _likely(run, row.metadata),
@@ -65,6 +68,7 @@ def page(
     limit = None if query.get("show") == "all" else SHOWN_CHARACTERS
     context = {
         "heading": run.model,
+        "marks": MARKS,
         "limit": limit,
         "sent": content["sent"] or content["template"],
         "signals": _pairs(row.signals),
@@ -72,6 +76,29 @@ def page(
         "facts": _facts(row),
     }
     return Page("case.html", f"{row.record_id or position} · {name}", content, context)
+
+
+def _review(run: ViewedRun, row: EvaluationResult) -> JsonObject | None:
+    """Return the latest note of a reviewer about the answer."""
+    note = read_reviews(run.path).notes.get(case_key(row))
+    return None if note is None else {**asdict(note), "words": MARKS[note.mark]}
+
+
+def keep_review(
+    catalogue: Catalogue, name: str, position: int, fields: Mapping[str, str]
+) -> ReviewNote:
+    """Keep what a reviewer says of a case, in the file next to the run."""
+    run = catalogue.load(name)
+    row = run.row(position)
+    if not row.record_id:
+        raise InvalidValue("a case without an id cannot be reviewed; import it with --id")
+    return add_review(
+        run.path,
+        record_id=row.record_id,
+        asking=case_key(row)[1],
+        mark=fields.get("mark", ""),
+        note=fields.get("note", ""),
+    )
 
 
 def _judged(run: ViewedRun, row: EvaluationResult) -> JsonObject:

@@ -14,6 +14,7 @@ from krisis.outcomes import OUTCOMES
 from krisis.pages.worst import reasons_of, shortened
 from krisis.results.error_kinds import ERROR_KINDS
 from krisis.results.export import csv_lines
+from krisis.runs.review import MARKS, read_reviews
 from krisis.viewer.catalogue import CONFIDENT, Catalogue, ViewedRun
 from krisis.viewer.filters import LEFT, ORDERS, SCORED, RowFilter
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
@@ -23,6 +24,8 @@ LARGEST_PAGE = 500
 MOST_CHOICES = 200
 _REPLY_CHARACTERS = 160
 # The questions that are asked first, each one click away from the report and from the list.
+_FOR_PEOPLE = "left for people"
+_REVIEWS = {"none": "not reviewed", "any": "reviewed", **MARKS}
 PRESETS = {
     "confidently wrong": RowFilter(correct="no", confidence_min=CONFIDENT, sort="-confidence"),
     **{
@@ -35,6 +38,8 @@ PRESETS = {
     CELLS["abstain_when_should_answer"][3]: RowFilter(cell="abstain_when_should_answer"),
     "no answer": RowFilter(outcome="no_answer"),
     "not evaluated": RowFilter(outcome="not_evaluated"),
+    _FOR_PEOPLE: RowFilter(left="yes"),
+    "label disputed": RowFilter(review="label_wrong"),
 }
 _DUE = {
     "yes": "deferral was due",
@@ -85,6 +90,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "choices": _choices(run),
         "cells": {cell: words for cell, (_, _, _, words) in CELLS.items()},
         "due": _DUE,
+        "reviews": _REVIEWS,
         "orders": _ORDERS,
         "presets": [(words, query_of(wanted)) for words, wanted in PRESETS.items()],
         "queue": queue.query,
@@ -118,6 +124,8 @@ def parse_filter(query: Mapping[str, str]) -> RowFilter:
         confidence_min=number_of(query, "confidence_min"),
         confidence_max=number_of(query, "confidence_max"),
         deferred_at=number_of(query, "deferred_at"),
+        left=choice_of(query, "left", ("yes",)),
+        review=choice_of(query, "review", tuple(_REVIEWS)),
         left_below=number_of(query, "left_below"),
         sort=choice_of(query, "sort", tuple(ORDERS)) or "position",
     )
@@ -159,6 +167,8 @@ def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:
         if (low, high) != (None, None)
         else "",
         f"deferred below {wanted.deferred_at:.4g}" if wanted.deferred_at is not None else "",
+        _FOR_PEOPLE if wanted.left else "",
+        _REVIEWS.get(wanted.review, ""),
         f"left for people below {wanted.left_below:.4g}" if wanted.left_below is not None else "",
         f"with “{shortened(wanted.text, n_letters=40)}”" if wanted.text else "",
     ]
@@ -174,7 +184,12 @@ def csv_of(catalogue: Catalogue, parts: JsonMapping, query: Mapping[str, str]) -
         for start in range(0, len(positions), LARGEST_PAGE):
             yield from (row for _, row in run.rows(positions[start : start + LARGEST_PAGE]))
 
-    return csv_lines(run.bare_result(), rows)
+    return csv_lines(run.bare_result(), rows, read_reviews(run.path))
+
+
+def left_csv(catalogue: Catalogue, parts: JsonMapping, query: Mapping[str, str]) -> Iterator[str]:
+    """Return the cases left for people as CSV, the list that `krisis export` writes."""
+    return catalogue.load(parts["run"]).hand_over().csv_lines()
 
 
 def case_lines(run: ViewedRun, positions: Sequence[int]) -> list[JsonObject]:

@@ -76,6 +76,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "confidence": {"used": variant, "available": available},
         "question": asdict(asked.question),
         "problem": "",
+        "left_for_people": _left_for_people(run),
         "not_judged": too_many_missing(
             items.table.n_not_evaluated, items.table.n_rows, asked.score.max_not_evaluated
         ),
@@ -118,6 +119,15 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         )
         context["costs"] = table_html(_cost_table(content["costs"]))
     return Page("decide.html", f"Decide · {name}", content, context)
+
+
+def _left_for_people(run: ViewedRun) -> JsonObject | None:
+    """Return the count of the hand-over list, which is the verdict's; None of a very large run."""
+    if run.n_rows > MOST_ROWS_READ:
+        return None
+    found = run.hand_over()
+    threshold = found.in_force.threshold
+    return {"n": len(found.cases), "n_cases": found.n_cases, "threshold": threshold}
 
 
 def _group_table(content: JsonObject, filters: Mapping[str, RowFilter]) -> PageTable:
