@@ -40,7 +40,7 @@ def test_the_commands_after_the_installation_compare_three_models_on_a_page(tmp_
     words = re.sub(r"(<[^>]+>|\s)+", " ", page)
     # The shell lists runs by the second they began in, and those of one second by name.
     for one, other in combinations(("majority", "guideline", "ward"), 2):
-        assert f"{one} minus {other}" in words or f"{other} minus {one}" in words
+        assert f"{one} compared with {other}" in words or f"{other} compared with {one}" in words
     # The README begins with the second of these runs.
     install, first, *_ = blocks_of(ROOT / "README.md")
     assert install.text.endswith("\npip install .\n")

@@ -6,8 +6,8 @@ from krisis.metrics.base import EvaluationResult
 from krisis.metrics.scoring import metrics_from_names, score_all
 from krisis.pages.compare import case_sentences
 from krisis.pages.document import Table
+from krisis.pages.shell import page
 from krisis.pages.terminal import terminal_text
-from krisis.reporting.comparison import comparison_html
 from krisis.results.comparison.base import Comparison
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
@@ -84,9 +84,9 @@ def test_terminal_and_page_say_the_same_sentence() -> None:
     comparison = compared()
     sentence = case_sentences(comparison.pairs[0])[0]
     assert sentence in " ".join(terminal_text(comparison.document()).split())
-    page = comparison_html(comparison)
-    assert sentence in page
-    assert page.index(sentence) < page.index('id="h-scores"')
+    whole = page(comparison.document())
+    assert sentence in whole
+    assert whole.index(sentence) < whole.index('id="scores"')
 
 
 def test_runs_without_rows_have_no_cases_to_compare() -> None:

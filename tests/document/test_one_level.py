@@ -20,12 +20,12 @@ from krisis.metrics.scores_table import scores_html
 from krisis.metrics.scoring import metrics_from_names
 from krisis.pages import numbers
 from krisis.pages.charts.runs import KINDS, FigureOptions, runs_figure
+from krisis.pages.document import Table
 from krisis.pages.media import MEDIA as MEDIA_OF_A_DOCUMENT
 from krisis.pages.numbers import Estimate
 from krisis.pages.run import run_document
 from krisis.pages.shell import page
-from krisis.reporting.comparison import _score_lines
-from krisis.reporting.comparison import comparison_html as comparison_page_html
+from krisis.pages.shell import page as page_of
 from krisis.results.comparison.base import Comparison
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.report import format_report
@@ -49,7 +49,7 @@ def runs() -> dict[str, BenchmarkResult]:
 def _compared(runs: dict[str, BenchmarkResult]) -> str:
     comparison = compare_runs(runs, CompareOptions(n_permutations=199, level=0.8))
     media = "".join(comparison.written(medium) for medium in MEDIA_OF_A_DOCUMENT)
-    return media + comparison_page_html(comparison)
+    return media + page_of(comparison.document())
 
 
 def _tables(runs: dict[str, BenchmarkResult]) -> str:
@@ -142,8 +142,11 @@ def test_the_paper_figure_has_the_bins_and_the_error_of_the_score(
 
 
 def _framed(comparison: Comparison) -> dict[str, list[bool]]:
+    """Return which figures of both runs are marked as best, by the key of the metric."""
+    (table,) = comparison.document().section("scores").parts
+    assert isinstance(table, Table)
     return {
-        line["name"]: [cell["best"] for cell in line["values"]] for line in _score_lines(comparison)
+        key: [(at, place) in table.best for place in (1, 2)] for at, key in enumerate(table.keys)
     }
 
 
@@ -156,20 +159,17 @@ def test_the_best_figure_is_framed_by_direction_with_ties_and_never_where_undefi
     tested = ("accuracy", "brier_score", "answer_rate")  # what is not tested has no best
     options = CompareOptions(n_permutations=199, metrics=tested)
     comparison = compare_runs(runs, options)
-    framed = {
-        line["name"]: [cell["best"] for cell in line["values"]] for line in _score_lines(comparison)
-    }
-    assert framed["Accuracy"] == framed["Brier Score"] == [False, True]
-    assert framed["Answer Rate (Coverage)"] == [False, False]  # neither way is better
-    page = comparison_page_html(comparison)
+    framed = _framed(comparison)
+    assert framed["accuracy"] == framed["brier_score"] == [False, True]
+    assert framed["answer_rate"] == [False, False]  # neither way is better
     n_framed = sum(map(sum, framed.values()))
-    assert page.count('<span class="tag is-correct" title="best') == n_framed > 0
+    assert page_of(comparison.document()).count('class="figure best"') == n_framed > 0
     alike = {"first": runs["strong"], "second": runs["strong"]}
     tied = compare_runs(alike, options)
-    assert _framed(tied)["Accuracy"] == [True, True]
+    assert _framed(tied)["accuracy"] == [True, True]
     silent = Rows([replace(row, confidence=None) for row in invented_rows(160)], ANSWERS)
     undefined = compare_runs({"stated": runs["strong"], "silent": result_of(silent)}, options)
-    assert _framed(undefined)["Brier Score"] == [False, False]
+    assert _framed(undefined)["brier_score"] == [False, False]
 
 
 def test_every_medium_names_the_parameters_and_shows_the_same_figures(

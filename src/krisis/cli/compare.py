@@ -13,7 +13,8 @@ from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, g
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
-from krisis.reporting.comparison import comparison_html
+from krisis.pages.compare import comparison_document
+from krisis.pages.shell import page
 from krisis.verbs import scoring as verbs
 
 app = new_app()
@@ -57,7 +58,7 @@ def compare(
     warn_of_damage(comparison.runs.values())
     give(comparison, comparison.to_dict, chosen, output=output, verbose=verbose)
     if html is not None:
-        write_text(html, comparison_html(comparison, with_ids=with_ids))
+        write_text(html, page(comparison_document(comparison, with_ids=with_ids)))
         typer.echo(f"wrote {html}", err=True)
 
 

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from krisis.metrics.base import Rows
 from krisis.metrics.explanations import explained
 from krisis.metrics.partition import verdicts
 from krisis.metrics.table import BoolArray
 from krisis.metrics.table import Table as Cases
 from krisis.pages import numbers
+from krisis.pages.charts.curves import Curve, not_drawable, risk_coverage
 from krisis.pages.document import (
     Cell,
+    Chart,
     Column,
     Content,
     Document,
@@ -26,10 +29,13 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
+from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate, count
+from krisis.pages.style import Style
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
 from krisis.results.comparison.missing import MissingCases
 from krisis.results.comparison.where import FIGURES, GroupDifference, Where
+from krisis.results.ids import ShownIds
 from krisis.results.report_tables import mixture, optional_stopping
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, best_first, short_name
@@ -66,16 +72,26 @@ _ANSWERS: dict[str, Reply] = {
 }
 
 
-def comparison_document(comparison: Comparison) -> Document:
-    """Return all there is to show of a comparison."""
+def comparison_document(comparison: Comparison, *, with_ids: bool = True) -> Document:
+    """Return all there is to show of a comparison.
+
+    In what is made to be shared, cases of real patients have numbers in place of ids
+    (``with_ids=False``).
+    """
     cautions = [] if comparison.paired else [UNPAIRED]
-    ending = [_basis(comparison), _tests(comparison), _spending(comparison)]
+    ids = ShownIds.of(next(iter(comparison.runs.values())), with_ids=with_ids)
     readers = _reader_section(comparison)
+    ending = [
+        *_curves(comparison),
+        _basis(comparison, ids),
+        _tests(comparison),
+        _spending(comparison),
+    ]
     if len(comparison.runs) > 2:
         return Document(
             title=f"{len(comparison.runs)} runs · {_suite(comparison)}",
             lead=[*cautions, *best_sentences(comparison), *about_lines(comparison)],
-            sections=[*many_runs_sections(comparison), *readers, *ending],
+            sections=[*many_runs_sections(comparison, ids), *readers, *ending],
             first=("scores", "readers"),
         )
     (pair,) = comparison.pairs
@@ -97,7 +113,7 @@ def comparison_document(comparison: Comparison) -> Document:
             ),
             *readers,
             *_where_section(comparison, 0),
-            *_changes_section(pair, 0),
+            *_changes_section(pair, 0, ids),
             *ending,
         ],
         first=("cases", "scores", "readers"),
@@ -209,7 +225,7 @@ def _outcomes(pair: Pair, place: int) -> Table:
     return Table(columns=columns, rows=rows, keys=[*OUTCOMES, "all"], cases=cases)
 
 
-def _changes_section(pair: Pair, place: int) -> list[Section]:
+def _changes_section(pair: Pair, place: int, ids: ShownIds) -> list[Section]:
     rows: list[list[Cell]] = []
     cases = {}
     for change, found in pair.changes.items():
@@ -217,8 +233,8 @@ def _changes_section(pair: Pair, place: int) -> list[Section]:
             before, after = change.split(" → ")
             cases[len(rows), 1] = PairCases(pair=place, left=before, right=after)
             more = ", …" if len(found) > N_IDS_SHOWN else ""
-            ids = ", ".join(row.record_id for row in found[:N_IDS_SHOWN])
-            rows.append([change, len(found), f"{ids}{more}"])
+            named = ", ".join(ids.record(row.record_id) for row in found[:N_IDS_SHOWN])
+            rows.append([change, len(found), f"{named}{more}"])
     columns = (Column("name", "change"), Column("count", "cases"), Column("name", "most confident"))
     parts = [Table(columns=columns, rows=rows, cases=cases)]
     return [Section(key="changes", title="What changed", parts=parts)] if rows else []
@@ -349,11 +365,12 @@ def _sorted(found: SideBySide, key: str) -> SideBySide:
     return SideBySide(columns, best_first(found.entries, known[0]) if known else found.entries)
 
 
-def many_runs_sections(comparison: Comparison) -> Iterator[Section]:
+def many_runs_sections(comparison: Comparison, ids: ShownIds | None = None) -> Iterator[Section]:
     """Yield runs as one table, the best by the headline first; then every pair, folded."""
     tied = comparison.tied_with_best() if comparison.paired else {}
     yield from runs_sections(_sorted(comparison.side_by_side(), _headline(comparison)), tied)
-    yield from (_pair_section(comparison, place) for place in range(len(comparison.pairs)))
+    shown = ids or ShownIds()
+    yield from (_pair_section(comparison, place, shown) for place in range(len(comparison.pairs)))
 
 
 def runs_sections(found: SideBySide, tied: dict[str, list[str]] | None = None) -> list[Section]:
@@ -405,14 +422,14 @@ def runs_sections(found: SideBySide, tied: dict[str, list[str]] | None = None) -
     return sections
 
 
-def _pair_section(comparison: Comparison, place: int) -> Section:
+def _pair_section(comparison: Comparison, place: int, ids: ShownIds) -> Section:
     """Return one of many pairs, folded."""
     pair = comparison.pairs[place]
     parts: list[Content] = [_differences(comparison, pair)]
     if pair.matched is not None:
         parts = [Sentences(case_sentences(pair)), _outcomes(pair, place), *parts]
         parts += [part for one in _where_section(comparison, place) for part in one.parts]
-    parts += [part for one in _changes_section(pair, place) for part in one.parts]
+    parts += [part for one in _changes_section(pair, place, ids) for part in one.parts]
     title = f"{pair.right} compared with {pair.left}"
     return Section(key=f"pair-{place}", title=title, parts=parts, folded=True)
 
@@ -525,15 +542,39 @@ def _nowhere(where: Where) -> str:
     return f"No group stands out: {spread}, spread evenly as far as is shown ({tested})."
 
 
+# --- Curves ----------------------------------------------------------------------------------
+
+
+def _curves(comparison: Comparison) -> list[Section]:
+    """Return risk over coverage of all runs, two of them on their common cases."""
+    matched = comparison.pairs[0].matched if len(comparison.runs) == 2 else None
+    rows: Mapping[str, Rows] = {name: run.rows for name, run in comparison.runs.items()}
+    tables = {name: one.table for name, one in (matched.rows if matched else rows).items()}
+    if not comparison.paired or all(map(not_drawable, tables.values())):
+        return []
+
+    def draw() -> Figure:
+        style = Style().whole_width
+        curves = {
+            name: Curve.of(name, table, options=None)
+            for name, table in tables.items()
+            if not not_drawable(table)
+        }
+        return risk_coverage(curves, style).figure(style)
+
+    parts = [Chart(key="risk_coverage", draw=draw, wide=True)]
+    return [Section(key="curves", title="Risk and coverage", parts=parts, only_on_pages=True)]
+
+
 # --- What it rests on ------------------------------------------------------------------------
 
 
-def _basis(comparison: Comparison) -> Section:
+def _basis(comparison: Comparison, ids: ShownIds) -> Section:
     lines: list[str] = []
     if len({pair.basis for pair in comparison.pairs}) > 1:
         lines += [f"{p.left} and {p.right}: {p.basis}" for p in comparison.pairs]
     for pair in comparison.pairs:
-        lines += left_out_lines(pair)
+        lines += left_out_lines(pair, ids)
     lines += [f"Not compared: {key}: {why}." for key, why in comparison.left_out.items()]
     reasons = {(d.name, d.reason): None for p in comparison.pairs for d in p.deltas.values()}
     lines += [f"Not comparable: {name}: {explained(why)}." for name, why in reasons if why]
@@ -541,7 +582,7 @@ def _basis(comparison: Comparison) -> Section:
     return Section(key="basis", title="What was left out", parts=[Sentences(unique)], folded=True)
 
 
-def left_out_lines(pair: Pair) -> Iterator[str]:
+def left_out_lines(pair: Pair, ids: ShownIds) -> Iterator[str]:
     """Yield what of two runs is not compared, and whether that is like the rest."""
     matched = pair.matched
     if matched is None:
@@ -549,11 +590,13 @@ def left_out_lines(pair: Pair) -> Iterator[str]:
     for name, n in matched.n_not_evaluated.items():
         if n:
             yield f"{name}: {count(n)} matched cases not evaluated"
-    for name, ids in matched.unmatched.items():
-        if ids:
-            more = ", …" if len(ids) > N_IDS_SHOWN else ""
-            named = f"{', '.join(ids[:N_IDS_SHOWN])}{more}"
-            yield f"{name}: {count(len(ids))} cases have no partner ({named})"
+    for name, unmatched in matched.unmatched.items():
+        if unmatched:
+            more = ", …" if len(unmatched) > N_IDS_SHOWN else ""
+            named = f" ({', '.join(unmatched[:N_IDS_SHOWN])}{more})"
+            # Cases of another run have no number here, so that ids in doubt are not shown.
+            shown = "" if ids.records else named
+            yield f"{name}: {count(len(unmatched))} cases have no partner{shown}"
     yield from map(_missing_sentence, pair.missing)
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
+from krisis.pages.charts.paired_confidence import Panel, confidence_panels
 from krisis.pages.compare import PairCases, comparison_document
 from krisis.pages.document import Document
-from krisis.pages.figure import Figure
 from krisis.pages.html import CaseAddress, body_html
-from krisis.reporting.comparison import PairPage, comparison_page
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.loading import distinct_names
 from krisis.runs.read import state_of
@@ -67,7 +66,7 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
     address = _case_addresses(found.comparison, names)
     context |= {
         "document": found.document,
-        "body": body_html(found.document, address),
+        "body": found.body,
         "pairs": [
             (f"{pair.left} and {pair.right}", address(PairCases(pair=at)))
             for at, pair in enumerate(found.comparison.pairs)
@@ -76,10 +75,8 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
         "n_permutations": found.comparison.n_permutations,
         "usual": CompareOptions().n_permutations,
         "panels": [
-            (one.left, one.right, one.panels, address(PairCases(pair=at)))
-            for at, one in found.panels
+            (*sides, panels, address(PairCases(pair=at))) for at, sides, panels in found.panels
         ],
-        "figures": found.figures,
     }
     return Page("compare.html", found.document.title, content, context)
 
@@ -204,12 +201,12 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A comparison with its document, its confidences case by case, and its curves."""
+    """A comparison with its document, drawn, and the confidences of pairs case by case."""
 
     comparison: Comparison
     document: Document
-    panels: Sequence[tuple[int, PairPage]]
-    figures: Sequence[Figure]
+    body: str
+    panels: Sequence[tuple[int, tuple[str, str], Sequence[Panel]]]
 
 
 _made: dict[_Asked, Future[Found]] = {}
@@ -249,12 +246,18 @@ def _compare(asked: _Asked) -> Found:
     options = options_for(max(run.n_rows for run in loaded), len(loaded))
     results = [run.result for run in loaded]
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
-    shown = comparison_page(comparison, with_ids=True)
-    for figure in shown.figures:
-        assert figure.inline_svg  # drawn once, here
-    return Found(
-        comparison,
-        comparison_document(comparison),
-        [(at, one) for at, one in enumerate(shown.pairs) if one.panels],
-        shown.figures,
-    )
+    document = comparison_document(comparison)
+    body = body_html(document, _case_addresses(comparison, names))
+    return Found(comparison, document, body, list(_panels(comparison)))
+
+
+def _panels(
+    comparison: Comparison,
+) -> Iterator[tuple[int, tuple[str, str], Sequence[Panel]]]:
+    """Yield the confidences of every run beside those of the first, case by case."""
+    for at, pair in enumerate(comparison.pairs):
+        if pair.matched is not None and pair.left == next(iter(comparison.runs)):
+            sides = pair.left, pair.right
+            left, right = (pair.matched.rows[name].table for name in sides)
+            if panels := confidence_panels(left, right, sides):
+                yield at, sides, panels
