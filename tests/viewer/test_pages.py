@@ -182,7 +182,9 @@ def test_two_runs_stand_side_by_side_with_the_rows_that_changed(site: Site) -> N
     assert pair["deltas"]["accuracy"]["delta"] < 0
     first = pair["changes"]["right → wrong"][0]
     page = site.get("/compare?run=run-a&run=run-b").text
-    assert f'href="/runs/run-b/cases/{first["right_position"]}"' in page
+    assert 'href="/compare/cases?run=run-a&amp;run=run-b"' in page
+    listed = site.get("/compare/cases?run=run-a&run=run-b").text
+    assert first["record_id"] in listed
     assert "Time, tokens and cost" in page
     assert all(took["token_total"] for took in facts["comparison"]["spending"].values())
     assert site.get("/compare").status == 200
