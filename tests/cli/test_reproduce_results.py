@@ -40,7 +40,8 @@ def call(
     return called
 
 
-SMALL = ("--model", "lexicon", "--n-synthetic", "20", "--seed", "2", "--no-baselines")
+# With this seed the answers of an item differ in their scores too, not only in being given.
+SMALL = ("--model", "lexicon", "--n-synthetic", "20", "--seed", "3", "--no-baselines")
 
 
 def test_the_run_file_has_both_modes_and_every_consistency_variant_can_be_evaluated(

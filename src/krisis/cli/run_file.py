@@ -78,7 +78,7 @@ def plain_run(run: Path) -> PlainRun:
             "n_items_planned": described.n_plain // repeats,
             "repeats": repeats,
             **({"ties": asdict(ties)} if ties else {}),
-            "suite": suite,
+            "suite": described.suite_description,
         },
     )
 
