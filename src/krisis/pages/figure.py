@@ -128,8 +128,7 @@ class Figure:
 
     def html(self) -> str:
         """Return the drawing as a page that a reader can zoom into."""
-        whole = alt.Chart.from_dict(self._standing_alone(), validate=False)
-        page: str = whole.to_html(inline=True)
+        page: str = _converter().vegalite_to_html(self._standing_alone(), bundle=True)
         return page
 
     def csv(self) -> str:
