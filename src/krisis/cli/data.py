@@ -14,7 +14,7 @@ from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.data.base import SuiteConfig
 from krisis.data.ckd.commands import check_uci
-from krisis.data.ckd.uci import COLUMNS
+from krisis.data.ckd.uci import COLUMNS, read_file
 from krisis.data.table.check import check_suite, problem_lines
 from krisis.data.table.sheet import sheet_text
 from krisis.errors import InvalidFile, InvalidValue
@@ -62,6 +62,7 @@ def check(
     if kind_of(file) == "run" and (refusal := refused(file, "a suite or a kidney table")):
         raise refusal
     if _is_other_table(file):
+        read_file(file)  # why it cannot be read at all goes before what it lacks
         raise InvalidFile(
             f"{file} is a table that no suite describes; type: krisis init {file}, then: krisis "
             f"data check {file.with_suffix('.yaml')}"
@@ -75,7 +76,9 @@ def _is_other_table(file: Path) -> bool:
         return False
     with file.open(encoding="utf-8", errors="replace") as opened:
         header = re.split(r"[,;\t|]", opened.readline(100_000).lower().replace('"', ""))
-    return 2 * len({name.strip() for name in header} & {*COLUMNS}) < len(COLUMNS)
+    names = {name.strip() for name in header} - {""}
+    # Of an empty file, or one with an empty first line, the reader of kidney tables says so.
+    return bool(names) and 2 * len(names & {*COLUMNS}) < len(COLUMNS)
 
 
 def _sheet(file: Path, config: SuiteConfig, data_path: Path | None, *, as_json: bool) -> None:

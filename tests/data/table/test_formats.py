@@ -175,7 +175,8 @@ def test_groups_of_three_digits_are_no_decimals(tmp_path, source, values, sign):
 def test_ids_that_look_like_medical_record_numbers_are_named(
     tmp_path, name, first, synthetic, is_named
 ):
-    rows = [f"{first if i == 0 else i + 1},{i},{LABELS[i]}" for i in range(8)]
+    ids = [str(first), *(str(i + 1).zfill(len(str(first))) for i in range(1, 8))]
+    rows = [f"{ids[i]},{i},{LABELS[i]}" for i in range(8)]
     (tmp_path / "t.csv").write_text("\n".join([f"{name},x,y", *rows]))
     written(tmp_path, {"files": "t.csv"}, {})
     file = tmp_path / "t.yaml"
