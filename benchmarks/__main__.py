@@ -24,6 +24,7 @@ APART = {
     "decide",
     "decision_coverage",
     "decision_skill",
+    "monitor",
     "nhanes_baselines",
     "parquet",
     "plan",

@@ -26,6 +26,7 @@ OPTIONS = {
     "clinical_coverage": ["--runs", "2", "--match", "nothing"],
     "decision_coverage": ["--runs", "2", "--task", "nothing"],
     "coverage": ["--runs", "2", "--match", "nothing"],
+    "monitor": ["--histories", "1"],
     "plan": ["--runs", "2", "--only", "nothing"],
 }
 

@@ -22,7 +22,7 @@ New = Annotated[list[Path], typer.Option("--new")]
 @command(
     app,
     "krisis monitor certificate.json --new runs/JANUARY --new runs/FEBRUARY",
-    "krisis monitor certificate.json --new runs/ALL --time admitted --html monitor.html",
+    "krisis monitor certificate.json --new runs/ALL --time admitted --html new.html",
 )
 def monitor(
     certificate: Annotated[Path, typer.Argument(help="A certificate of `krisis certify -o`.")],
