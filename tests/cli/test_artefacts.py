@@ -26,6 +26,7 @@ TYPED = {
     "selective": "selective RUN --bootstrap-resamples 20",
     "calibrate": "calibrate RUN -o OUT.json --force",
     "certify": "certify RUN --risk 0.5",
+    "monitor": "monitor certificate.json --new RUN",
     "decide": "decide RUN --folds 2",
     "audit": "audit RUN",
     "plan": "plan certify --from RUN --risk 0.9 --n 3",
@@ -141,6 +142,8 @@ def test_a_command_takes_what_the_table_says_and_names_what_it_refuses(
         result = krisis(*words, cwd=folder)
         if taken.get(kind) and command == "batches":
             assert "it has no provider batches" in result.stderr
+        elif taken.get(kind) and command == "monitor":  # runs are read before this is found
+            assert "the certificate names no threshold" in result.stderr
         elif taken.get(kind):
             fine = (0, 1) if command == "certify" else (0,)
             assert result.returncode in fine, f"{command} of a {kind}: {result.stderr}"

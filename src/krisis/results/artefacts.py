@@ -14,7 +14,8 @@ from krisis.runs.schema import SUFFIX
 
 _SCORES = ("show", "report", "compare", "figure", "sheet")
 _ROWS = (
-    *("selective", "calibrate", "certify", "decide", "audit", "check", "plan", "export"),
+    *("selective", "calibrate", "certify", "monitor", "decide", "audit"),
+    *("check", "plan", "export"),
     *_SCORES,
 )
 # More commands than this are not listed in a sentence.
@@ -64,7 +65,8 @@ ARTEFACTS: dict[str, Artefact] = {
         "a certificate",
         ("certify -o",),
         (),
-        "it is given as --verify to krisis certify and as --certificate to krisis report",
+        "krisis monitor takes it; it is given as --verify to krisis certify and as --certificate "
+        "to krisis report",
     ),
     "old run": Artefact(
         "a run of the format before this one, which this krisis does not read",
