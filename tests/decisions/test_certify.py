@@ -588,7 +588,9 @@ def test_a_report_shows_the_certificate_on_the_curve(tmp_path: Path) -> None:
     run = items(tmp_path)
     certificate = certify_run(run, CertifyOptions(risk=0.15))
     section = certificate_section(certificate, run)
-    assert len([part for part in section.parts if isinstance(part, Sentences)]) == 1
+    promise, *assumed = (part for part in section.parts if isinstance(part, Sentences))
+    assert list(promise.lines) == list(certificate.document().lead)
+    assert [part.lines[0] for part in assumed] == ["Assumptions:"]  # and nothing is verified
     (chart,) = (part for part in section.parts if isinstance(part, Chart))
     figure = chart.draw()
     shown = [p["threshold"] for p in figure.table if p["certified"]]

@@ -20,7 +20,7 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.scoring import metric_from_name
-from krisis.pages.numbers import Estimate
+from krisis.pages.numbers import Estimate, figure
 from krisis.pages.run import run_document
 from krisis.pages.shell import page as page_of
 from krisis.results.account import EXECUTION_FIELDS, TaskFacts
@@ -164,7 +164,7 @@ def test_deferral_is_shown_by_kind_by_prior_and_by_reason_with_the_risk_in_force
     sentence = "A case should be deferred if the best answer is wrong with a probability of 0.2"
     assert sentence in said(document)
     page = page_of(run_document(result))
-    for words in (sentence, "due by a rule", "Reasons for deferral", "Truth against answer"):
+    for words in (sentence, "by a rule", "reason to defer", "What was answered to which truth"):
         assert words in page
 
 
@@ -191,7 +191,7 @@ def test_rules_are_shown_as_a_checklist_apart_from_what_was_due() -> None:
     said = "Rules are a checklist, not the truth: 1 of 2 deferrals follow a rule."
     assert any(line.startswith(said) for line in lines)
     page = page_of(run_document(result))
-    assert "Rules, a checklist" in page
+    assert '<th scope="row">any rule</th>' in page
     assert said in page
     without = format_report(result_of([EvaluationResult(1, 1, metadata=safe | plain)]))
     assert "checklist" not in without
@@ -237,13 +237,13 @@ def test_no_headline_puts_real_and_synthetic_patients_together() -> None:
         assert value != together
         for kind in ("metrics", "deferral", "disease"):
             assert document.section(f"{kind}-{source}").title.endswith(f", {source} patients")
-        (table,) = tables(replace(document, sections=[document.section(f"metrics-{source}")]))
+        table, *_ = tables(replace(document, sections=[document.section(f"metrics-{source}")]))
         assert table.rows[0][0] == "Accuracy"
         cell = table.rows[0][1]
         assert isinstance(cell, Estimate)
         assert cell.value == value
-        assert f"<h3>{source.capitalize()} patients</h3>" in page
-        assert f"{value:.4f}" in page
+        assert f"<summary>Metrics, {source} patients</summary>" in page
+        assert figure(cell).replace(" (", ' <span class="nowrap">(') in page
     assert not {"metrics", "deferral", "disease"} & {one.key for one in document.sections}
     assert "is over real and synthetic patients" in page
     assert "Verdict on the real patients" in page

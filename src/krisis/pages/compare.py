@@ -151,12 +151,18 @@ def _suite(comparison: Comparison) -> str:
 
 
 def about_lines(comparison: Comparison) -> list[str]:
-    """Say on how many cases runs are compared, and which of them mix patients or ended early."""
+    """Say on how many cases and by which metrics not, and which runs mix patients or ended early."""
     runs = list(comparison.runs.values())
     bases = {pair.basis for pair in comparison.pairs if pair.matched is not None}
     found = [f"Compared on {bases.pop()}."] if len(bases) == 1 else []
     risks = dict.fromkeys(run.suite.deferral for run in runs)
     cautions = (caution(run) for run in runs for caution in (mixture, optional_stopping))
+    reasons = dict.fromkeys(comparison.left_out.values())
+    found += [
+        f"Not compared: {', '.join(k for k, why in comparison.left_out.items() if why == reason)} "
+        f"({reason})."
+        for reason in reasons
+    ]
     return [*found, *(sentence for sentence in (*risks, *cautions) if sentence)]
 
 
@@ -575,7 +581,6 @@ def _basis(comparison: Comparison, ids: ShownIds) -> Section:
         lines += [f"{p.left} and {p.right}: {p.basis}" for p in comparison.pairs]
     for pair in comparison.pairs:
         lines += left_out_lines(pair, ids)
-    lines += [f"Not compared: {key}: {why}." for key, why in comparison.left_out.items()]
     reasons = {(d.name, d.reason): None for p in comparison.pairs for d in p.deltas.values()}
     lines += [f"Not comparable: {name}: {explained(why)}." for name, why in reasons if why]
     unique = list(dict.fromkeys(lines)) or ["Every run has every case."]

@@ -43,8 +43,9 @@ def _parts(document: Document, charts: Sequence[Chart] = ()) -> list[Content]:
         found.append(Facts(said))
     found += charts
     for section in document.sections:
+        first = next((part for part in section.parts if isinstance(part, Table)), None)
         for part in section.parts:
-            if isinstance(part, Table) and not part.title:
+            if isinstance(part, Table) and part is first and not part.title:
                 found.append(replace(part, title=section.title))
             elif isinstance(part, Sentences):
                 found.append(Sentences([f"{section.title}:", *part.lines]))

@@ -38,9 +38,10 @@ def markdown_text(document: Document) -> str:
     if document.verdict is not None:
         blocks += _verdict(document.verdict)
     for section in document.sections:
-        blocks.append(f"#### {escaped(section.title)}")
-        for part in section.parts:
-            blocks += _blocks(part)
+        if not section.only_on_pages:
+            blocks.append(f"#### {escaped(section.title)}")
+            for part in section.parts:
+                blocks += _blocks(part)
     return "\n\n".join(blocks)
 
 
