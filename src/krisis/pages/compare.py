@@ -151,7 +151,7 @@ def _suite(comparison: Comparison) -> str:
 
 
 def about_lines(comparison: Comparison) -> list[str]:
-    """Say on how many cases and by which metrics not, and which runs mix patients or ended early."""
+    """Say on which cases runs are compared, by which metrics not, and which mix or ended early."""
     runs = list(comparison.runs.values())
     bases = {pair.basis for pair in comparison.pairs if pair.matched is not None}
     found = [f"Compared on {bases.pop()}."] if len(bases) == 1 else []
