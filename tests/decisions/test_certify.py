@@ -40,7 +40,7 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems
 from krisis.pages.certify import promise
 from krisis.pages.decision_sections import certificate_section
-from krisis.pages.document import Chart, Sentences
+from krisis.pages.document import Chart, Facts, Sentences
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import read_items
 from krisis.statistics.sample_size import assured_rows
@@ -597,13 +597,17 @@ def test_a_report_shows_the_certificate_on_the_curve(tmp_path: Path) -> None:
     assert shown == [certificate.threshold]
     assert figure.title.startswith("Certified at a risk of 15 %: ")
     fresh = items(tmp_path, name="new")
-    *_, verified = certificate_section(certificate, fresh).parts
-    assert isinstance(verified, Sentences)
+    parts = list(certificate_section(certificate, fresh).parts)
+    at = parts.index(Sentences(["On the patients of this run:"]))
+    promised, held = parts[at + 1 : at + 3]
+    assert isinstance(promised, Sentences)
+    assert promised.lines[0].startswith("Promised: With a")
     answer = {"held": "yes", "broken": "no"}.get(
         verify_run(certificate, fresh).verdict, "cannot tell"
     )
-    assert verified.lines[1].startswith("Promised: With a")
-    assert verified.lines[2].startswith(f"Held? {answer}: risk")
+    assert isinstance(held, Facts)
+    assert held.pairs[0][0] == "Held?"
+    assert held.pairs[0][1].startswith(f"{answer}: risk")
 
 
 def invoke(*arguments: object) -> tuple[int, str]:

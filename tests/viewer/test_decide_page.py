@@ -253,7 +253,8 @@ def test_without_a_certified_threshold_the_lowest_risk_is_said_and_nothing_else(
     page = site.get("/runs/two-patients/decide?wrong=30").text
     assert "No threshold is certified at a risk of 30 %" in page
     # What is handed over then is what the model itself left, as the verdict says.
-    assert page.count("Left for people") == page.count("Left for people by the model&#39;s own") == 1
+    own = "Left for people by the model&#39;s own"
+    assert page.count("Left for people") == page.count(own) == 1
     assert "In every group" not in page
     assert "What it costs" not in page
     found = facts(site, "double", "wrong=1")
