@@ -19,7 +19,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 
 # Measuring coverage makes tests slower by half, so it is measured where the metrics are tested.
-MEASURED = tests/metrics tests/confidence tests/decisions tests/results \
+MEASURED = tests/metrics tests/confidence tests/decisions tests/document tests/results \
 	tests/cli/test_selective_commands.py tests/test_own_metric.py
 
 pytest: $(VENV)/.dev
