@@ -16,7 +16,7 @@ from rich.table import Table
 from krisis import Benchmark, BenchmarkResult, SuiteConfig, Task, registry
 from krisis.data.ckd.suite import CKDSuite
 from krisis.json_values import write_text
-from krisis.reporting.comparison import comparison_html
+from krisis.pages.shell import page
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.report import format_report
 
@@ -65,7 +65,7 @@ def write_comparison(task: str, by_baseline: dict[str, BenchmarkResult]) -> Path
     """Compare the baselines of one task pair by pair, on a page that opens in any browser."""
     compared = compare_runs(by_baseline, CompareOptions(tuple(COLUMNS)))
     path = PAGES / f"comparison-{task}.html"
-    write_text(path, comparison_html(compared), overwrite=True)
+    write_text(path, page(compared.document()), overwrite=True)
     return path
 
 
