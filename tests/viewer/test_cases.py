@@ -27,11 +27,11 @@ from krisis.execution.prompts import shown_again
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import deferral_cell, verdict
+from krisis.pages.cases import RowFilter
 from krisis.results.account import TaskFacts
 from krisis.results.error_kinds import ERROR_KINDS, error_kind
 from krisis.results.export import csv_text, tidy_table
 from krisis.viewer.catalogue import CONFIDENT, Catalogue
-from krisis.viewer.filters import RowFilter
 from krisis.viewer.pages import case
 from krisis.viewer.pages.cases import PRESETS, parse_filter, query_of
 
