@@ -234,13 +234,12 @@ def _outcomes(pair: Pair, place: int) -> Table:
 def _changes_section(pair: Pair, place: int, ids: ShownIds) -> list[Section]:
     rows: list[list[Cell]] = []
     cases = {}
-    for change, found in pair.changes.items():
+    for (before, after), found in pair.changes.items():
         if found:
-            before, after = change.split(" → ")
             cases[len(rows), 1] = PairCases(pair=place, left=before, right=after)
             more = ", …" if len(found) > N_IDS_SHOWN else ""
             named = ", ".join(ids.record(row.record_id) for row in found[:N_IDS_SHOWN])
-            rows.append([change, len(found), f"{named}{more}"])
+            rows.append([f"{before} → {after}", len(found), f"{named}{more}"])
     columns = (Column("name", "change"), Column("count", "cases"), Column("name", "most confident"))
     parts = [Table(columns=columns, rows=rows, cases=cases)]
     return [Section(key="changes", title="What changed", parts=parts)] if rows else []

@@ -31,7 +31,7 @@ from krisis.pages.document import (
     VerdictLine,
 )
 from krisis.pages.figure import Figure
-from krisis.pages.numbers import Estimate, count, level, of_a_chart, share
+from krisis.pages.numbers import Estimate, count, level, share, stored
 from krisis.pages.strip import Strip
 
 # The cases behind a number, or a chart as a file, → its address (`krisis.pages.cases`).
@@ -189,7 +189,7 @@ def _chart_numbers(figure: Figure, cases: CaseAddress | None) -> str:
 
     def cell(row: JsonMapping, column: str) -> str:
         place = _behind(figure, row, column, cases)
-        return f"<td>{_linked(of_a_chart(row.get(column)), place)}</td>"
+        return f"<td>{_linked(stored(row.get(column)), place)}</td>"
 
     names = list(dict.fromkeys(name for row in figure.table for name in row))
     head = "".join(f'<th scope="col">{escaped(name.replace("_", " "))}</th>' for name in names)
