@@ -181,11 +181,13 @@ def case_sentences(pair: Pair) -> list[str]:
     found.append(_answered_alone(pair.left, left, pair.right, right))
     both = left.answered & right.answered
     better, worse = right.correct & ~left.correct & both, left.correct & ~right.correct & both
-    found.append(
+    shared = (
         f"Both answer {count(int(both.sum()))} cases: {pair.right} alone is right in "
         f"{count(int(better.sum()))}, {pair.left} alone in {count(int(worse.sum()))}."
     )
-    return found
+    # Where both answer the same cases, who is right there is the finding.
+    same_cases = np.array_equal(left.answered, right.answered)
+    return [shared, *found] if same_cases else [*found, shared]
 
 
 def _answered_alone(name: str, table: Cases, other: str, others: Cases) -> str:
