@@ -180,7 +180,7 @@ def test_every_page_is_in_the_navigation(page: Path) -> None:
     assert name in (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), f"add {name} to mkdocs.yml"
 
 
-# No page needs more than these words before its appendix, and a record of a decision no more at all.
+# The most words of a page before its appendix, and of a record of a decision.
 MOST_WORDS, MOST_WORDS_OF_A_DECISION = 1_500, 250
 
 
