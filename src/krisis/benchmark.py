@@ -24,8 +24,9 @@ from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows
+from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import check_metrics, score_all
-from krisis.results.account import RunFacts, TaskFacts, brief_scores
+from krisis.results.account import RunFacts, brief_scores
 from krisis.results.base import BenchmarkResult, scores_by_source
 from krisis.results.stops import Interrupted
 
@@ -128,7 +129,7 @@ class Benchmark:
         self, settled: Sequence[EvaluationResult], facts: RunFacts
     ) -> tuple[Rows, MetricScores]:
         task = facts.provenance.task_facts
-        rows = Rows(settled, None if task is None else task.answers_to_score())
+        rows = Rows(settled, None if task is None else Answers.of(task))
         scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
         facts.scores_by_source = scores_by_source(self.metrics, rows, BootstrapOptions())
         return rows, scores
@@ -208,4 +209,4 @@ def _baseline_rows(name: str, suite: BaseDataSuite) -> Rows | None:
         response_row(case, response, answers=suite.task.answer_set)
         for case, response in zip(cases_of(records), responses, strict=True)
     ]
-    return Rows(answered, TaskFacts.of(suite.task.facts()).answers_to_score())
+    return Rows(answered, Answers.of(suite.task.facts()))

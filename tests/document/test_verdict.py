@@ -18,9 +18,9 @@ from krisis.pages.document import Verdict
 from krisis.pages.groups import ANSWERED, RIGHT, group_figures
 from krisis.pages.numbers import Estimate
 from krisis.pages.verdict import verdict_of
-from krisis.results.account import TaskFacts
 from krisis.results.base import scores_by_source
 from krisis.results.result import BenchmarkResult
+from krisis.task_facts import TaskFacts
 
 ANSWERS = ((0, "no"), (1, "yes"))
 

@@ -14,10 +14,11 @@ from krisis.errors import InvalidFile
 from krisis.metrics import MetricScore, default_benchmark_metrics, score_all
 from krisis.pages.document import Table
 from krisis.results import result as seed_path
-from krisis.results.account import Agreement, RunFacts, TaskFacts
+from krisis.results.account import Agreement, RunFacts
 from krisis.results.base import Attrition, Prompts, Provenance, Spending
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import STOP_CAUSES, BudgetReached, Interrupted, StopCause
+from krisis.task_facts import TaskFacts
 
 SEED_KEYS = {
     *("batch_size", "max_concurrency", "n_input_records", "n_api_batches", "elapsed_seconds"),

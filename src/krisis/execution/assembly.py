@@ -47,8 +47,8 @@ from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
+from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import metrics_from_names
-from krisis.results.account import TaskFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +338,7 @@ def _planned(config: RunConfig, parts: Assembled) -> list[Batch]:
     if config.stop_when is not None:
         seed = parts.suite.config.seed
         cases = in_random_order(cases, seed=seed, batch_size=config.batch_size)
-        answers = TaskFacts.of(parts.suite.task.facts()).answers_to_score()
+        answers = Answers.of(parts.suite.task.facts())
         Watch(config.stop_when, cases, answers=answers, description=parts.description)
     batches = plan_batches(cases, config.batch_size)
     kinds = check_perturb(config.perturb, config.stop_when)

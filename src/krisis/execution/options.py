@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from krisis.backends.asking import Asking
 from krisis.backends.base import BaseBackend
@@ -22,8 +22,8 @@ from krisis.execution.pacing.prices import Price
 from krisis.execution.progress import ProgressDisplay, progress_unasked
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
-from krisis.results.account import TaskFacts
 from krisis.results.asking import AskingFacts
+from krisis.task_facts import TaskFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +134,10 @@ def asking_facts(backend: BaseBackend) -> AskingFacts | None:
 
 def task_facts(task: Task, backend: BaseBackend) -> TaskFacts:
     """Return what results keep of a task: confidence is by default what the model was asked for."""
-    facts, variant = task.facts(), asking_of(backend).elicit.variant
-    if facts["default_confidence"] == "stated":
-        facts["default_confidence"] = variant
-    return TaskFacts.of(facts)
+    facts = task.facts()
+    if facts.default_confidence != "stated":
+        return facts
+    return replace(facts, default_confidence=asking_of(backend).elicit.variant)
 
 
 def batch_api_of(backend: BaseBackend) -> BatchApi:

@@ -57,6 +57,7 @@ from krisis.execution.stop_when import Watch
 from krisis.execution.stopping import CannotGoOn, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
+from krisis.metrics.labels import Answers
 from krisis.results.account import Prompts, Provenance, RunFacts, Spending
 from krisis.results.attrition import Attrition
 from krisis.results.call_totals import CallTotals
@@ -96,7 +97,7 @@ class Session:
             self._watch = Watch(
                 execution.stop_when,
                 self._asked,
-                answers=self._task.answers_to_score(),
+                answers=Answers.of(self._task),
                 description=job.description,
             )
         self._batches = plan_batches(self._asked, job.batch_size)

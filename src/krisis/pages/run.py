@@ -43,7 +43,7 @@ from krisis.pages.numbers import Estimate, count, stored
 from krisis.pages.style import Style
 from krisis.pages.verdict import verdict_of
 from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
-from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
+from krisis.results.account import EXECUTION_FIELDS, Spending
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.ids import ShownIds
@@ -59,6 +59,7 @@ from krisis.results.report_tables import (
     rule_words,
     stopping_lines,
 )
+from krisis.task_facts import TaskFacts
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a page

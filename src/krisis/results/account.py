@@ -13,88 +13,14 @@ from pydantic import TypeAdapter, ValidationError
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, plain
 from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores, Rows
-from krisis.metrics.labels import TotalScale
-from krisis.metrics.table import Answers, Loss
 from krisis.results.asking import AskingFacts
 from krisis.results.attrition import Attrition
 from krisis.results.call_totals import CallTotals
 from krisis.results.rows import scores_from_dict, scores_to_dict
 from krisis.results.stops import StopCause, StopRule
+from krisis.task_facts import TaskFacts
 
 Part = TypeVar("Part")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A feature in the words of a prompt: name, unit, meaning or usual range, words of codes.
-
-    ``text`` marks free text; ``decimals`` is how many digits after the point are shown at least;
-    ``usual`` is the usual range, for people who read a case.
-    """
-
-    words: str
-    unit: str = ""
-    meaning: str = ""
-    values: Mapping[int | str, str] = field(default_factory=dict)
-    text: bool = False
-    decimals: int | None = None
-    usual: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
-    """What scoring and reports know of a task; ``answers`` are pairs of answer and words.
-
-    ``groups`` maps the groups that results are broken down by to their metadata keys; ``metrics``
-    are scored beside the usual ones, the first being the headline; ``total`` says how the items of
-    a patient add up; ``person`` and ``unit`` are the words for one cluster and one record;
-    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table, and
-    ``price`` the cost of one deferral relative to one wrong answer; ``losses`` maps truth to answer
-    to the cost of a wrong answer in that unit, where they do not all cost 1;
-    ``features`` are the findings that the task describes.
-    """
-
-    name: str
-    answers: tuple[tuple[int | str, str], ...] = ()
-    ordered: bool = False
-    positive: int | str | None = None
-    short_names: tuple[tuple[int | str, str], ...] = ()
-    groups: Mapping[str, str] = field(default_factory=dict)
-    default_loss: Loss = "error"
-    default_confidence: str = "stated"
-    person: str = "patient"
-    unit: str = "record"
-    metrics: tuple[str, ...] = ()
-    total: TotalScale | None = None
-    costs: JsonMapping | None = None
-    price: float | None = None
-    losses: Mapping[int | str, Mapping[int | str, float]] = field(default_factory=dict)
-    features: Mapping[str, Finding] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, facts: JsonMapping) -> TaskFacts:
-        """Take the facts that a suite states about its task."""
-        return _checked(cls, facts, "task")
-
-    def answers_to_score(self) -> Answers:
-        """Return what metrics must know of the task."""
-        return Answers(
-            allowed=tuple(answer for answer, _ in self.answers),
-            ordered=self.ordered,
-            positive=self.positive,
-            meanings=dict(self.answers),
-            short_names=dict(self.short_names),
-            default_loss=self.default_loss,
-            groups=self.groups,
-            total=self.total,
-            price=self.price,
-            losses=self.losses,
-        )
-
-    def words(self, answer: object, *, whole: bool = False) -> str:
-        """Name an answer: by its short name, or by its whole meaning."""
-        answers = self.answers_to_score()
-        return answers.meaning(answer) if whole else answers.name(answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

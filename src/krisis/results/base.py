@@ -25,6 +25,7 @@ from krisis.metrics.base import (
 from krisis.metrics.curve_form import CurveFigure
 from krisis.metrics.explanations import explained
 from krisis.metrics.forms import Undefined
+from krisis.metrics.labels import Answers
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.scoring import score_all
 from krisis.metrics.selective_prediction import AURC
@@ -35,7 +36,6 @@ from krisis.results.account import (
     Provenance,
     RunFacts,
     Spending,
-    TaskFacts,
 )
 from krisis.results.attrition import Attrition, FailureClass
 from krisis.results.frames import frame_of, rows_frame, score_lines
@@ -57,7 +57,6 @@ __all__ = [
     "RunFacts",
     "Spending",
     "StopCause",
-    "TaskFacts",
 ]
 
 SCHEMA_VERSION = 2
@@ -100,7 +99,7 @@ class BenchmarkResult(RunFacts, Documented):
             setattr(self, one.name, getattr(known, one.name))
         # The rows carry what is known of their task: a metric must not guess it from the labels.
         task = known.provenance.task_facts
-        answers = None if task is None else task.answers_to_score()
+        answers = None if task is None else Answers.of(task)
         self.evaluation_results, self.perturbed = (
             rows.with_answers(answers) if isinstance(rows, Rows) else Rows(rows, answers)
             for rows in (evaluation_results, perturbed)

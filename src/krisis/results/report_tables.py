@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from krisis.json_values import JsonObject
 from krisis.metrics.base import MetricScore
 from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
-from krisis.results.account import TaskFacts
 from krisis.results.stops import Decided
 from krisis.statistics.intervals import Interval
+from krisis.task_facts import TaskFacts
 
 if TYPE_CHECKING:
     from krisis.results.base import BenchmarkResult

@@ -78,7 +78,7 @@ class ViewedRun:
     def answers(self) -> Answers | None:
         """Return what is known of the answers of the task."""
         task = self.description.task
-        return None if task is None else task.answers_to_score()
+        return None if task is None else Answers.of(task)
 
     def words(self, answer: object, *, whole: bool = False) -> str:
         """Name an answer: by its short name, or by its whole meaning."""

@@ -34,9 +34,9 @@ from krisis.pages.html import table_html, verdict_html
 from krisis.pages.numbers import Estimate
 from krisis.pages.verdict import threshold_verdict
 from krisis.pages.wording import threshold_beside
-from krisis.results.account import TaskFacts
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result
+from krisis.task_facts import TaskFacts
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.entries import ARTEFACTS, artefacts_in
 from krisis.viewer.filters import LEFT, RowFilter
