@@ -110,7 +110,7 @@ SEARCHES = {
     "install": "/how-to/install/",
     "interval": "/explanation/intervals/",
     "abstain": "/reference/glossary/",
-    "krisis compare": "/how-to/reports/",
+    "krisis compare": "/how-to/compare/",
 }
 
 

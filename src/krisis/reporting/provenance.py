@@ -95,8 +95,3 @@ def prompt_templates(result: BenchmarkResult) -> list[tuple[str, str]]:
     modes = {row.prompt: row.prompt_mode for row in result.evaluation_results if row.prompt}
     stored = result.prompts.prompt_templates or tuple(modes)
     return [(modes.get(text) or f"template {i + 1}", text) for i, text in enumerate(stored)]
-
-
-def configuration_text(result: BenchmarkResult) -> str:
-    """Return the configuration that the run was started with, where it is known."""
-    return dumps(result.provenance.config) if result.provenance.config else ""

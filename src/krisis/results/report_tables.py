@@ -7,46 +7,17 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.json_values import JsonObject
 from krisis.metrics.base import MetricScore
 from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
 from krisis.results.account import TaskFacts
 from krisis.results.stops import Decided
-from krisis.statistics.intervals import Interval, interval_heading
+from krisis.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from krisis.results.base import BenchmarkResult
 
 DISEASE_KEYS = tuple(metric.key for metric in default_classification_metrics())
-_WIDEST_ANSWERS = 80  # of all answers in words, as headings beside each other
-_DEFERRAL_WORDS = (
-    "Deferred when needed is the sensitivity of deferral, answered when safe its specificity, "
-    "balanced their mean. Always answering would have 0, 1, 0.5 and no MCC, and the last column as "
-    "its share of aligned cases."
-)
-_KIND_WORDS = " A kind is scored on its own cases and those not to be deferred."
-_PRIOR_WORDS = (
-    " Whether a case is due may depend on the prevalence that is assumed: such cases are scored "
-    "apart from those that are due, or not due, at any prevalence."
-)
-_PARTS = {
-    "uncertain": "due as uncertain",
-    "rule": "due by a rule",
-    "depends_on_prior": "depends on prevalence",
-    "holds_for_any_prior": "any prevalence",
-}
-
-
-def shown_name(score: MetricScore, task: TaskFacts | None) -> str:
-    """Return the label of a score, and of a disease which one.
-
-    >>> shown_name(MetricScore("Accuracy", 1.0), None)
-    'Accuracy'
-    """
-    if score.key not in DISEASE_KEYS or score.details.get("positive") is None:
-        return score.name
-    positive = score.details["positive"]
-    return f"{score.name} ({task.words(positive) if task else f'answer {positive}'})"
 
 
 def headline(result: BenchmarkResult) -> MetricScore | None:
@@ -91,23 +62,6 @@ def has_no_disease(score: MetricScore) -> bool:
     return score.details.get("reason") == NO_POSITIVE
 
 
-def disease_table(scores: Mapping[str, MetricScore]) -> list[JsonObject]:
-    """Return sensitivity, specificity and predictive values of the disease with their counts."""
-    found = _disease_scores(scores)
-    heading = interval_heading(score.interval for score in found)
-    return [
-        {
-            "figure": score.name,
-            "answered only": score.value,
-            heading: _ends(score.interval),
-            "right": _counts(score.details.get("n_right"), score.n_evaluated),
-            "abstentions as errors": score.details.get("end_to_end", ""),
-            "right of all": _of_all(score.details),
-        }
-        for score in found
-    ]
-
-
 def _disease_scores(scores: Mapping[str, MetricScore]) -> list[MetricScore]:
     found = [scores.get(key) for key in DISEASE_KEYS]
     return [score for score in found if score is not None and not has_no_disease(score)]
@@ -133,40 +87,6 @@ def _ends(interval: Interval | None) -> str:
     return f"{interval.low:.4f} to {interval.high:.4f}"
 
 
-def _counts(n_right: int | None, n: int) -> str:
-    return f"{n_right or 0:,} of {n:,}"
-
-
-def _of_all(details: JsonMapping) -> str:
-    return _counts(details["n_right"], details["n_cases"]) if "n_cases" in details else ""
-
-
-def matrix_table(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> list[JsonObject]:
-    """Return one line per true answer: how often each answer was given to it."""
-    score = scores.get(DISEASE_KEYS[0])
-    matrix = score.details.get("confusion_matrix") if score is not None else None
-    if not matrix:
-        return []
-    names = [answer_words(label, task) for label in matrix["labels"]]
-    # Longer headings do not fit a terminal; the first column then says what the answers mean.
-    short = sum(map(len, names)) <= _WIDEST_ANSWERS
-    headings = [f"answered {one}" for one in (names if short else matrix["labels"])]
-    no_answer = any(matrix["no_answer"])
-    missing = matrix["not_evaluated"]
-    columns = (matrix["counts"], matrix["no_answer"], matrix["abstained"], missing)
-    return [
-        {
-            "truth": name,
-            **dict(zip(headings, counts, strict=True)),
-            **({"no answer": n_without} if no_answer else {}),
-            "abstained": n_abstained,
-            **({"not evaluated": n_missing} if any(missing) else {}),
-            "in all": sum(counts) + n_without + n_abstained + n_missing,
-        }
-        for name, counts, n_without, n_abstained, n_missing in zip(names, *columns, strict=True)
-    ]
-
-
 def answer_words(label: int | str, task: TaskFacts | None, *, whole: bool = False) -> str:
     """Name an answer by its words and as it is; long words only where they are asked for.
 
@@ -175,40 +95,6 @@ def answer_words(label: int | str, task: TaskFacts | None, *, whole: bool = Fals
     """
     words = task.words(label, whole=whole) if task else str(label)
     return str(label) if words == str(label) else f"{words} ({label})"
-
-
-def deferral_table(score: MetricScore | None) -> list[JsonObject]:
-    """Return both sides of deferral for all rows, and for each part that the metadata name."""
-    if score is None or math.isnan(score.value):
-        return []
-    details = score.details
-    parts = {**details.get("by_kind", {}), **details.get("by_prior", {})}
-    return [
-        {
-            "deferral": name,
-            "n": part["n_labeled"],
-            "due": part["confusion"]["defer_when_needed"]
-            + part["confusion"]["answer_when_should_defer"],
-            "deferred when needed": part["sensitivity"],
-            "answered when safe": part["specificity"],
-            "balanced": part["balanced_alignment"],
-            "MCC": part["mcc"],
-            "aligned": part.get("alignment", score.value),
-            "always answer": part["always_answer"],
-        }
-        for name, part in (
-            ("all cases", details),
-            *((_PARTS.get(name, f"due as {name}"), part) for name, part in parts.items()),
-        )
-    ]
-
-
-def deferral_words(score: MetricScore | None) -> str:
-    """Say what the columns of the deferral table are."""
-    if score is None or math.isnan(score.value):
-        return ""
-    by_kind = _KIND_WORDS if "by_kind" in score.details else ""
-    return _DEFERRAL_WORDS + by_kind + (_PRIOR_WORDS if "by_prior" in score.details else "")
 
 
 def reason_table(score: MetricScore | None) -> list[JsonObject]:

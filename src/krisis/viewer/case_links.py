@@ -17,7 +17,7 @@ from krisis.pages.groups import ALIGNED, ANSWERED, RIGHT
 from krisis.results.report_tables import answer_words
 from krisis.viewer.catalogue import ViewedRun
 from krisis.viewer.filters import NO_ANSWER, RowFilter, label_text
-from krisis.viewer.pages.cases import PRESETS, query_of
+from krisis.viewer.pages.cases import query_of
 
 _SEGMENTS = {
     "correct": RowFilter(correct="yes"),
@@ -104,14 +104,6 @@ class CaseLinks:
             "deferral": self._sides,
             "metrics": self._metric,
         }
-
-    def presets(self) -> list[tuple[str, str, int]]:
-        """Return the questions asked first: words, address and number of cases."""
-        found = []
-        for words, wanted in PRESETS.items():
-            n_found = self._run.count(wanted)
-            found.append((words, self._address(wanted), n_found))
-        return found
 
     def part(self, kind: str, tone: str) -> str:
         """Return the cases of a part of the bar: a kind of cases and what became of them."""
