@@ -69,7 +69,7 @@ class Ledger:
         self.tally.waiting = words
         self._display.advance(self._present_tally())
 
-    def left_off(self, spent: CallTotals) -> None:
+    def book_unfinished(self, spent: CallTotals) -> None:
         """Keep what was spent on cases that are left for a later session."""
         if spent.to_dict():
             if self._recorder is not None:

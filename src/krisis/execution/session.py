@@ -16,7 +16,6 @@ from krisis.backends.chat import ChatBackend
 from krisis.backends.retry import RetryPolicy
 from krisis.data.base import BaseDataSuite, Records
 from krisis.errors import RunConflict
-from krisis.execution.batch_results import Settling
 from krisis.execution.batches import (
     Batch,
     are_synthetic,
@@ -36,7 +35,7 @@ from krisis.execution.callers import (
     ThreadCaller,
 )
 from krisis.execution.cluster import MOST_CALLS, Cluster, Workers, recipe_of
-from krisis.execution.engine import Engine, Review
+from krisis.execution.engine import Engine, StoragePolicy
 from krisis.execution.ledger import Ledger
 from krisis.execution.options import (
     Execution,
@@ -51,7 +50,7 @@ from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
 from krisis.execution.pacing.prices import cost_of, price_of
 from krisis.execution.prompts import PromptCheck
-from krisis.execution.provider_batches import BatchRunner
+from krisis.execution.provider_batches import BatchRunner, BatchSettler
 from krisis.execution.recorder import Opening, PriorSessions
 from krisis.execution.stop_when import Watch
 from krisis.execution.stopping import CannotGoOn, FirstCalls, Stop
@@ -208,15 +207,15 @@ class Session:
         )
 
     def _gate(self) -> Gate:
-        limits, together = self._execution.limits, self._execution.together
+        limits, context = self._execution.limits, self._execution.sweep
         most = self._job.max_concurrency
-        if together is None:
+        if context is None:
             account = None
             budget = Budget(limits, self._price, self._stop)
         else:
-            account = together.account
-            purse, name = together.purse, together.name
-            budget = Budget(limits, self._price, self._stop, purse=purse, name=name)
+            account = context.account
+            shared_budget, name = context.shared_budget, context.name
+            budget = Budget(limits, self._price, self._stop, shared_budget=shared_budget, name=name)
         recorder = self._execution.recorder
         return Gate(
             limits,
@@ -255,7 +254,7 @@ class Session:
         return plan_batches(missing, self._job.batch_size)
 
     async def _work(self, ledger: Ledger, gate: Gate, earlier: PriorSessions) -> None:
-        review, batches = Review(self._job.suite), self._remaining(earlier)
+        review, batches = StoragePolicy(self._job.suite), self._remaining(earlier)
         first_calls = FirstCalls(self._stop, review.error)
         caller = self._caller(gate, first_calls)
         n_workers = self._job.max_concurrency
@@ -269,7 +268,7 @@ class Session:
             review,
             stop=self._stop,
             finished=ledger.finished,
-            left_off=ledger.left_off,
+            book_unfinished=ledger.book_unfinished,
             n_workers=n_workers,
         )
         ledger.begin()
@@ -278,7 +277,7 @@ class Session:
             if isinstance(caller, ChatCaller) and self._api is not None:
                 cases = {case.position: case for case in self._cases}
                 parts = (self._api, caller, engine, gate.budget, self._stop, cases)
-                runner = self._runner(ledger, Settling(*parts), first_calls)
+                runner = self._runner(ledger, BatchSettler(*parts), first_calls)
                 await runner.run(batches, earlier.provider_batches)
             else:
                 await engine.run(batches)
@@ -293,11 +292,13 @@ class Session:
             ledger.end(self._stop.cause)
         self._prompts.warn_of_doubts()
 
-    def _runner(self, ledger: Ledger, settling: Settling, first_calls: FirstCalls) -> BatchRunner:
+    def _runner(
+        self, ledger: Ledger, settler: BatchSettler, first_calls: FirstCalls
+    ) -> BatchRunner:
         batching, recorder = self._execution.batching, self._execution.recorder
         assert batching is not None
         assert recorder is not None
-        parts = (settling, batching, first_calls, recorder)
+        parts = (settler, batching, first_calls, recorder)
         return BatchRunner(*parts, ledger.rows, ledger.spent, ledger.show_waiting)
 
     def _caller(self, gate: Gate, first_calls: FirstCalls) -> Caller:
