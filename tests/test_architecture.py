@@ -26,8 +26,7 @@ MAY_SEE: dict[str, set[str]] = {
     "runs": {"metrics", "statistics", "results"},
     "decisions": {"metrics", "statistics", "confidence", "results", "runs"},
     "pages": {"results", "runs", "metrics", "statistics", "confidence", "decisions"},
-    "reporting": {"results", "runs", "metrics", "statistics", "confidence", "decisions", "pages"},
-    "viewer": {"results", "runs", "reporting", "metrics", "statistics", "decisions", "pages"},
+    "viewer": {"results", "runs", "metrics", "statistics", "decisions", "pages"},
     "execution": {"data", "backends", "metrics", "statistics", "results", "runs"},
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
     "selective_prediction": {"metrics", "statistics", "confidence"},
@@ -38,7 +37,7 @@ MAY_SEE: dict[str, set[str]] = {
     },
     "verbs": {
         *("data", "backends", "execution", "benchmark", "metrics", "statistics", "confidence"),
-        *("results", "runs", "decisions", "reporting"),
+        *("results", "runs", "decisions"),
         "pages",
     },
     "answers": set(),

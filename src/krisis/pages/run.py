@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
 
@@ -39,7 +39,7 @@ from krisis.pages.document import (
 )
 from krisis.pages.figure import Figure
 from krisis.pages.groups import TOO_FEW, group_figures, overall_figures
-from krisis.pages.numbers import Estimate, count, of_a_chart
+from krisis.pages.numbers import Estimate, count, stored
 from krisis.pages.style import Style
 from krisis.pages.verdict import verdict_of
 from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
@@ -459,7 +459,7 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
         others = {**known, **{n: run.metric_scores for n, run in against.items()}}
         return _scores_of(result.metric_scores, task, others)
     found = []
-    for source, stored in result.scores_by_source.items():
+    for source, scores_of in result.scores_by_source.items():
         mark = f" ({source})"
         others = {
             **{
@@ -471,7 +471,7 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
         }
         found += [
             replace(one, key=f"{one.key}-{source}", title=f"{one.title}, {source} patients")
-            for one in _scores_of(MetricScores(stored), task, others)
+            for one in _scores_of(MetricScores(scores_of), task, others)
         ]
     return found
 
@@ -698,7 +698,7 @@ def _how(result: BenchmarkResult) -> list[Content]:
     made, account = result.provenance, result.suite.account
     lines = [("data", account)] if account else []
     lines += [("asked", str(made.asking))] if made.asking else []
-    return [Facts([*lines, *_execution(result)])]
+    return [Facts([*lines, *execution_facts(result)])]
 
 
 def _inputs(result: BenchmarkResult, reproduce: str) -> list[Section]:
@@ -734,7 +734,10 @@ def flat_facts(content: JsonMapping, prefix: str = "") -> list[tuple[str, str]]:
     """Return what a mapping says, nested facts by their path; long lists are cut."""
     found: list[tuple[str, str]] = []
     for key, value in content.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            several = {str(i): one for i, one in enumerate(value, start=1)}
+            found += flat_facts({key: value[0] if len(value) == 1 else several}, prefix)
+        elif isinstance(value, Mapping):
             found += flat_facts(value, f"{prefix}{key.replace('_', ' ')} · ")
         elif value not in (None, "", []):
             found.append((f"{prefix}{key.replace('_', ' ')}", _fact_words(value)))
@@ -745,10 +748,10 @@ def _fact_words(value: JsonValue) -> str:
     if isinstance(value, list | tuple):
         text = dumps(value, indent=None)
         return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]} …"
-    return of_a_chart(value)
+    return stored(value)
 
 
-def _execution(result: BenchmarkResult) -> Iterable[tuple[str, str]]:
+def execution_facts(result: BenchmarkResult) -> list[tuple[str, str]]:
     """Return how the run went, under the names that the JSON reports have in ``extras``."""
     took, known = result.spending, result.extras
     if known.get("prompt_templates"):
@@ -769,7 +772,7 @@ def _execution(result: BenchmarkResult) -> Iterable[tuple[str, str]]:
         "n_dropped_fields": took.n_dropped_fields or None,
         "models_answered": list(result.provenance.models_answered) or None,
         "seed": result.provenance.seed,
-        "started_at": result.provenance.started_at,
+        "imported_at" if result.provenance.imported else "started_at": result.provenance.started_at,
         "krisis_version": result.provenance.krisis_version,
         "git_commit": result.provenance.git_commit,
         "run_id": result.provenance.run_id,
