@@ -54,8 +54,6 @@ from krisis.results.report_tables import (
     has_no_disease,
     mixture,
     note_lines,
-    reason_table,
-    rule_table,
     rule_words,
     stopping_lines,
 )
@@ -291,18 +289,19 @@ def _deferral(scores: MetricScores) -> list[Section]:
         Column("share", "if all answered", "the share aligned if every case were answered"),
     )
     found: list[Content] = [Table(columns=columns, rows=rows, name="deferral")]
-    reasons = reason_table(score)
-    if reasons:
+    if reasons := details.get("by_reason", {}):
         shown = (
             Column("name", "reason to defer"),
             Column("count", "due"),
             Column("count", "deferred"),
             Column("share", "share"),
         )
-        rows = [list(one.values()) for one in reasons]
+        rows = [
+            [name.replace("_", " "), n["n_due"], n["n_deferred"], n["n_deferred"] / n["n_due"]]
+            for name, n in reasons.items()
+        ]
         found.append(Table(columns=shown, rows=rows, name="reasons"))
-    rules = rule_table(score)
-    if rules:
+    if rules := details.get("by_rule", {}):
         judged = (
             Column("name", "rule"),
             Column("count", "cases"),
@@ -311,7 +310,17 @@ def _deferral(scores: MetricScores) -> list[Section]:
             Column("count", "answered"),
             Column("count", "right", "answered rightly"),
         )
-        rows = [list(one.values()) for one in rules]
+        rows = [
+            [
+                name.replace("_", " "),
+                n["n"],
+                n["n_deferred"],
+                n["n_deferred"] / n["n"] if n["n"] else math.nan,
+                n["n_answered"],
+                n["n_right"],
+            ]
+            for name, n in rules.items()
+        ]
         found.append(Table(columns=judged, rows=rows, note=rule_words(score)))
     return [Section(key="deferral", title="Deferral", parts=found)]
 

@@ -148,7 +148,6 @@ class Spending:
     elapsed_seconds: float | None = None
     records_per_second: float | None = None
     latency_seconds: Mapping[str, float] = field(default_factory=dict)
-    limit_history: tuple[tuple[float, int], ...] = ()
     cache_fault: str | None = None
 
     @classmethod

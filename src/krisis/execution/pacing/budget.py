@@ -165,9 +165,9 @@ class Budget:
         shared_budget: SharedBudget | None = None,
         name: str = "",
     ) -> None:
-        self._purse = shared_budget or SharedBudget(limits)
+        self._shared_budget = shared_budget or SharedBudget(limits)
         self._name = name
-        limits = self._purse.limits
+        limits = self._shared_budget.limits
         if limits.max_cost is not None and price is None:
             raise InvalidValue(
                 f"max_cost is {limits.max_cost} but the price of this model is not known; "
@@ -186,7 +186,7 @@ class Budget:
         self._most_own_input = 0.0
         self._excess = 0
         self._has_settled = False
-        self._purse.members[name] = self
+        self._shared_budget.members[name] = self
 
     @property
     def taken(self) -> tuple[float, float]:
@@ -203,7 +203,7 @@ class Budget:
     ) -> None:
         """Count what earlier sessions of the run paid, or may have, and what a record took most."""
         self._paid, self._batch = Tokens(input_tokens, output_tokens), Tokens(*batch)
-        self._purse.earlier.pop(self._name, None)
+        self._shared_budget.earlier.pop(self._name, None)
         for row in rows:
             self._most_own_input = max(self._most_own_input, row.input_tokens or 0)
             self._most_output = max(self._most_output, row.output_tokens or 0)
@@ -211,13 +211,13 @@ class Budget:
     async def reserve(self, asked: CallSize) -> Reservation:
         """Set aside the most that a call can take; wait, or stop the run, where it does not fit."""
         async with (
-            self._purse.turn
+            self._shared_budget.turn
         ):  # whoever came first is served first, however small the others are
             while (reservation := self._fitting(asked)) is None:
-                if not self._purse.is_in_use:
+                if not self._shared_budget.is_in_use:
                     self.stop(self._too_much(asked))
-                self._purse.settled.clear()
-                await self._purse.settled.wait()
+                self._shared_budget.settled.clear()
+                await self._shared_budget.settled.wait()
                 self._stop.check()
             self._begin(reservation)
             if asked.then is not None and reservation.then is not None:
@@ -263,7 +263,7 @@ class Budget:
         """Take back a reservation of which nothing was used."""
         self._held = self._held.plus(held.most, -1)
         del self.in_progress[id(held)]
-        self._purse.settled.set()
+        self._shared_budget.settled.set()
 
     def settle(self, held: Reservation, n_input: int | None, n_output: int | None) -> Tokens:
         """Replace a reservation by what was used; return what was assumed where nobody said."""
@@ -301,7 +301,7 @@ class Budget:
 
     def stop(self, reason: str) -> None:
         """End the run at its budget."""
-        limits = self._purse.limits
+        limits = self._shared_budget.limits
         named = {"max_cost": limits.max_cost, "max_tokens": limits.max_tokens}
         bounds = ", ".join(f"{name} {value:g}" for name, value in named.items() if value)
         self._stop.request(BudgetReached(f"{reason} ({bounds})"))
@@ -325,7 +325,7 @@ class Budget:
 
     def _fitting(self, asked: CallSize) -> Reservation | None:
         """Return what can be set aside for a call now, if anything."""
-        if self.in_progress and self._purse.is_bound and not self._has_settled:
+        if self.in_progress and self._shared_budget.is_bound and not self._has_settled:
             return None
         expected, then = self.expected(asked), None
         most = after = self._most(asked)
@@ -335,7 +335,7 @@ class Budget:
             after = most.plus(then.most)
         if self._allows(after):
             return Reservation(most, expected, asked, then=then)
-        if self._purse.is_in_use or asked.output_cap is None:
+        if self._shared_budget.is_in_use or asked.output_cap is None:
             return None
         inputs = [self._most_input(asked)]
         if not self._paid.total:
@@ -382,10 +382,10 @@ class Budget:
         return low
 
     def _allows(self, most: Tokens, *, by_batch: bool = False) -> bool:
-        if not self._purse.is_bound:
+        if not self._shared_budget.is_bound:
             return True
-        total, limits = self._paid.plus(self._held).plus(most), self._purse.limits
-        n_tokens, dollars = self._purse.beside(self._name)
+        total, limits = self._paid.plus(self._held).plus(most), self._shared_budget.limits
+        n_tokens, dollars = self._shared_budget.beside(self._name)
         if limits.max_tokens is not None and n_tokens + total.total > limits.max_tokens:
             return False
         cost = self.cost(*total, self._batch.plus(most) if by_batch else self._batch)
