@@ -16,9 +16,9 @@ from krisis.errors import InvalidValue, ThirdPartyWarning, UserError
 from krisis.execution.assembly import Assembled, described, readable_by, third_party_notice
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.config import RunConfig
+from krisis.execution.config_from_objects import settings_of
 from krisis.execution.engine import response_row
 from krisis.execution.options import Execution, checked_at_least_one
-from krisis.execution.remaking import settings_of
 from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
@@ -118,7 +118,7 @@ class Benchmark:
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """Work; beside other runs in a thread, so that their calls do not wait for it."""
-        return work() if self.execution.together is None else await asyncio.to_thread(work)
+        return work() if self.execution.sweep is None else await asyncio.to_thread(work)
 
     def _prepared(self, job: Job) -> dict[str, Rows]:
         self.backend.prepare(self.suite.restricted(job.records))

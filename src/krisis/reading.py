@@ -36,7 +36,7 @@ from krisis.execution.batches import (
     stored_cases,
     with_distinct_ids,
 )
-from krisis.execution.engine import Review
+from krisis.execution.engine import StoragePolicy
 from krisis.execution.recorder import Opening, Recorder, RunSettings
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows
@@ -93,7 +93,7 @@ class ReaderRun:
         self.name = name
         self._suite, self._records = suite, records
         self._task = suite.task.facts()
-        self._review = Review(suite)
+        self._review = StoragePolicy(suite)
         self._started_at = datetime.now(UTC)
         self._started = time.monotonic()
         config = suite.config

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -149,7 +148,7 @@ def test_without_a_guideline_right_answers_are_compared_with_the_commonest_truth
 
 
 def test_without_labels_deferral_is_judged_by_what_it_saved_at_the_price() -> None:
-    costs = asdict(equal_costs([0, 1], 0.2))
+    costs = equal_costs([0, 1], 0.2)
     # 70 right (0), 30 deferred at 20: 600 of 100 cases. Always deferring costs 2,000, always
     # "no" 50 wrong answers of 100: 5,000. So 14 of 100 cases' worth of errors are saved.
     line = judged(rows_of((70, "right"), (30, "deferred")), costs=costs).line("deferral")

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from krisis import registry
 from krisis.backends.base import BaseBackend
-from krisis.backends.catalogue import backend_from_name
+from krisis.backends.catalogue import backend_from_name, builds_prompts, dry_run_backend
 from krisis.backends.chat import ChatBackend, ChatRequest
 from krisis.backends.provider import ProviderBackend
-from krisis.backends.unready import builds_prompts, unready_backend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra, MissingKey, UnknownName
 from krisis.execution.batches import (
@@ -114,7 +113,7 @@ def backend_for_prompts(config: RunConfig) -> tuple[BaseBackend, str]:
         if not builds_prompts(config.model):
             raise
         lacks = str(error)
-    return backend_of(config, unready_backend), lacks
+    return backend_of(config, dry_run_backend), lacks
 
 
 def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:

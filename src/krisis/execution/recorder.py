@@ -20,8 +20,7 @@ from krisis.errors import InvalidFile, InvalidValue, RunConflict
 from krisis.execution.trust import note_own
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain
 from krisis.metrics.base import EvaluationResult
-from krisis.results.account import Imported, Provenance
-from krisis.results.asking import AskingFacts
+from krisis.results.account import AskingFacts, Imported, Provenance
 from krisis.results.base import BenchmarkResult
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import StopCause

@@ -13,12 +13,32 @@ from pydantic import TypeAdapter, ValidationError
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, plain
 from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores, Rows
-from krisis.results.asking import AskingFacts
 from krisis.results.attrition import Attrition
 from krisis.results.call_totals import CallTotals
 from krisis.results.rows import scores_from_dict, scores_to_dict
 from krisis.results.stops import StopCause, StopRule
 from krisis.task_facts import TaskFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskingFacts:
+    """How a model was asked that was not asked in the usual way.
+
+    ``prompt`` is the name of a prompt of the user's own, ``prompt_text`` all that its file holds.
+    """
+
+    elicit: str = "answer"
+    prompt: str = ""
+    prompt_sha256: str = ""
+    prompt_text: str = ""
+    instructions: str = "price"
+
+    def __str__(self) -> str:
+        named = f"prompt {self.prompt} (SHA-256 {self.prompt_sha256[:12]})" if self.prompt else ""
+        way = f"confidence by --elicit {self.elicit}" if self.elicit != "answer" else ""
+        said = f"{self.instructions} instructions" if self.instructions != "price" else ""
+        return ", ".join(filter(None, (named, way, said)))
+
 
 Part = TypeVar("Part")
 
@@ -127,7 +147,6 @@ class Spending:
     elapsed_seconds: float | None = None
     records_per_second: float | None = None
     latency_seconds: Mapping[str, float] = field(default_factory=dict)
-    limit_history: tuple[tuple[float, int], ...] = ()
     cache_fault: str | None = None
 
     @classmethod
@@ -209,7 +228,7 @@ class Prompts:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class RepeatAgreement:
     """How far repeated answers to one record agree."""
 
     n_records: int
@@ -256,7 +275,7 @@ class RunFacts:
     stop: StopCause | None = None
     stop_rule: StopRule | None = None
     damage: str = ""  # what of the stored run could not be believed
-    agreement: Agreement | None = None
+    agreement: RepeatAgreement | None = None
     n_perturbed: int = 0  # how many times a record is to be asked in another form
     baselines: ScoresByName = field(default_factory=dict)
     baseline_rows: Mapping[str, Rows] = field(default_factory=dict)
@@ -320,7 +339,7 @@ class RunFacts:
             else None,
             stop_rule=_checked(StopRule, rule, "stop_rule") if rule else None,
             damage=str(extras.get("damage", "")),
-            agreement=_checked(Agreement, agreement, "agreement") if agreement else None,
+            agreement=_checked(RepeatAgreement, agreement, "agreement") if agreement else None,
             n_perturbed=_checked(int, extras.get("n_perturbed", 0), "n_perturbed"),
             baselines=_scores(extras, "baselines"),
             scores_by_source=_scores(extras, "scores_by_source"),

@@ -31,7 +31,6 @@ from krisis.metrics.scoring import score_all
 from krisis.metrics.selective_prediction import AURC
 from krisis.metrics.table import Loss
 from krisis.results.account import (
-    Agreement,
     Prompts,
     Provenance,
     RunFacts,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Agreement",
     "Attrition",
     "BenchmarkResult",
     "FailureClass",
@@ -72,6 +70,7 @@ class BenchmarkResult(RunFacts, Documented):
     """
 
     builder: ClassVar[str] = "krisis.pages.run:run_document"
+    brief_builder: ClassVar[str] = "krisis.pages.run:brief_document"
 
     evaluation_results: Rows
     perturbed: Rows

@@ -1,4 +1,4 @@
-"""The tables of disease and deferral that every report shows, worked out from stored scores."""
+"""Sentences that every report shows, from scores and from how the run went."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, dumps, plain
-from krisis.results.account import Imported
-from krisis.results.asking import AskingFacts
+from krisis.results.account import AskingFacts, Imported
 from krisis.runs.schema import storable
 from krisis.task_facts import TaskFacts
 
