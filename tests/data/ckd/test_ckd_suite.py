@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from importlib.resources import files
 from itertools import product
 
@@ -534,6 +535,13 @@ def test_wrong_options_are_refused_in_one_sentence(cohort_file):
 
 class TestRealFile:
     """What is known of the UCI file, on the file itself."""
+
+    def test_what_is_read_of_it(self, real_ckd_file):
+        found = read_uci(real_ckd_file)
+        assert Counter(patient.has_ckd for patient in found.patients) == {True: 250, False: 150}
+        assert sum(None not in patient.values.values() for patient in found.patients) == 158
+        assert found.n_missing.total() == 1012
+        assert ("128", "pot", 47.0) in found.implausible
 
     def test_it_loads_whole(self, real_ckd_file):
         for task, features in product(FROM_FILE, FEATURE_SETS):
