@@ -708,8 +708,8 @@ def test_the_three_scripts_take_their_published_command_lines(tmp_path):
     your, train = "--input data/outputs/your_run.json", "--input data/outputs/train_run.json"
     lines = [
         (
-            f"evaluate_selective_prediction.py {your} --mode few_shot --confidence default --loss abs "
-            "--bootstrap-resamples 10000 --seed 42"
+            f"evaluate_selective_prediction.py {your} --mode few_shot --confidence default "
+            "--loss abs --bootstrap-resamples 10000 --seed 42"
         ),
         (
             f"evaluate_selective_prediction.py {your} --mode zero_shot {your} --mode few_shot "
