@@ -24,6 +24,10 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--as": ("FORMAT", "What the files are: inspect, lm-eval, csv, jsonl or parquet."),
     "--assurance": ("SHARE", "Probability that the interval is at most this wide."),
     "--audit": ("", "Add the audit of the groups of the task, as `krisis audit` does."),
+    "--author": (
+        "FILE",
+        "Your answers to open items (YAML); written for you if it does not exist.",
+    ),
     "--bootstrap-resamples": ("NUMBER", "Number of resamples of patients."),
     "--browser": ("", "Open a browser."),
     "--by": (
