@@ -298,10 +298,8 @@ def _table(cases: Cases) -> Array:
             middle = float(np.median(rates)) if rates else np.nan
             logs = [np.log(_float(case.get(f"visit_{k}_sc"))) for k in range(1, MAX_VISITS + 1)]
             steps = np.diff(logs)  # trees split on a value, not on a difference
-            extra.append(
-                [n_days, since, last[1] / first[1], slope, middle, last[1], last[1] / middle]
-                + [*logs, *steps]
-            )
+            changes = [last[1] / first[1], slope, last[1] / middle]
+            extra.append([n_days, since, middle, last[1], *changes, *logs, *steps])
         return np.hstack([np.array(rows), np.array(extra)])
     names = [*FEATURES, "sex", "days_observed"]
     assert {name for case in cases.shown for name in case} <= set(names)

@@ -143,7 +143,10 @@ def test_the_notice_is_printed_for_a_users_interviews(tmp_path: Path, krisis: Kr
         (["--data-path", "nowhere"], "nowhere does not exist"),
         (["--task", "detection"], "unknown task of the suite 'phq8': 'detection'. Known: phq8"),
         (["--task", "staging"], "unknown task of the suite 'phq8': 'staging'. Known: phq8"),
-        (["--suite-option", "retrieval=word2vec", "--mode", "few_shot"], "unknown embedder"),
+        (
+            ["--suite-option", "retrieval=word2vec", "--mode", "few_shot"],
+            "retrieval must be a mapping such as {n_references: 3}, not 'word2vec'",
+        ),
     ],
 )
 def test_a_wrong_option_is_one_sentence_and_exit_2(

@@ -8,9 +8,9 @@ from dataclasses import replace
 from sys import intern
 
 from krisis.answers import AnswerSet, kept_value
-from krisis.backends.asking import RATIONALE
 from krisis.backends.base import BackendResponse
 from krisis.backends.chat import PromptMode
+from krisis.backends.elicitation import RATIONALE
 from krisis.data.base import BaseDataSuite
 from krisis.data.perturbation import KIND, RECORD
 from krisis.errors import BackendError, MalformedReply
@@ -39,11 +39,11 @@ class Engine:
         self,
         caller: Caller,
         prompts: PromptCheck,
-        review: Review,
+        review: StoragePolicy,
         *,
         stop: Stop,
         finished: Finished,
-        left_off: Callable[[CallTotals], None],
+        book_unfinished: Callable[[CallTotals], None],
         n_workers: int,
     ) -> None:
         self._caller = caller
@@ -51,7 +51,7 @@ class Engine:
         self._review = review
         self._stop = stop
         self._finished = finished
-        self._left_off = left_off
+        self._left_off = book_unfinished
         self._n_workers = n_workers
 
     async def run(self, batches: Sequence[Batch]) -> None:
@@ -141,7 +141,7 @@ class Engine:
         self._finished(batch, [failed_row(case, error, text) for case in batch], spent)
 
 
-class Review:
+class StoragePolicy:
     """Reads answers by the task, lets the suite check signals, and takes out text not to store."""
 
     def __init__(self, suite: BaseDataSuite) -> None:

@@ -20,8 +20,7 @@ from krisis.errors import InvalidFile, InvalidValue, RunConflict
 from krisis.execution.trust import note_own
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain
 from krisis.metrics.base import EvaluationResult
-from krisis.results.account import Imported, Provenance, TaskFacts
-from krisis.results.asking import AskingFacts
+from krisis.results.account import AskingFacts, Imported, Provenance
 from krisis.results.base import BenchmarkResult
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import StopCause
@@ -33,6 +32,7 @@ from krisis.runs.provider_batches import ProviderBatch, ProviderBatchLog
 from krisis.runs.read import RunContents, RunFile, open_run
 from krisis.runs.schema import SUFFIX, Checksums
 from krisis.runs.write import RowPlace, RunWriter, StoredCase, Work
+from krisis.task_facts import TaskFacts
 
 
 @dataclass(slots=True)

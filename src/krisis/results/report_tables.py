@@ -1,18 +1,15 @@
-"""The tables of disease and deferral that every report shows, worked out from stored scores."""
+"""Sentences that every report shows, from scores and from how the run went."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from krisis.json_values import JsonObject
 from krisis.metrics.base import MetricScore
 from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
-from krisis.results.account import TaskFacts
 from krisis.results.stops import Decided
-from krisis.statistics.intervals import Interval
+from krisis.task_facts import TaskFacts
 
 if TYPE_CHECKING:
     from krisis.results.base import BenchmarkResult
@@ -27,25 +24,6 @@ def headline(result: BenchmarkResult) -> MetricScore | None:
         return None
     score: MetricScore | None = result.metric_scores.get(task.metrics[0])
     return score
-
-
-def headline_words(result: BenchmarkResult) -> str:
-    """Return the headline with its interval, and the baselines from the best to the worst."""
-    score = headline(result)
-    if score is None:
-        return ""
-    others = {name: found.get(score.identifier) for name, found in result.baselines.items()}
-    known = {name: one.value for name, one in others.items() if one is not None}
-    best_first = -1 if score.direction == "higher" else 1
-    order = sorted(
-        (name for name in known if not math.isnan(known[name])),
-        key=lambda name: (best_first * known[name], name),
-    )
-    baselines = ", ".join(f"{name} {known[name]:.4f}" for name in order)
-    value = "undefined" if math.isnan(score.value) else f"{score.value:.4f}"
-    ends = _ends(score.interval)
-    beside = f"; baselines: {baselines}" if baselines else ""
-    return f"{score.name} {value}{f' ({ends})' if ends else ''}{beside}."
 
 
 def note_lines(scores: Mapping[str, MetricScore]) -> list[str]:
@@ -81,12 +59,6 @@ def disease_words(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> 
     )
 
 
-def _ends(interval: Interval | None) -> str:
-    if interval is None or math.isnan(interval.low):
-        return ""
-    return f"{interval.low:.4f} to {interval.high:.4f}"
-
-
 def answer_words(label: int | str, task: TaskFacts | None, *, whole: bool = False) -> str:
     """Name an answer by its words and as it is; long words only where they are asked for.
 
@@ -95,48 +67,6 @@ def answer_words(label: int | str, task: TaskFacts | None, *, whole: bool = Fals
     """
     words = task.words(label, whole=whole) if task else str(label)
     return str(label) if words == str(label) else f"{words} ({label})"
-
-
-def reason_table(score: MetricScore | None) -> list[JsonObject]:
-    """Return how many cases were due for each reason and how many of them were deferred."""
-    reasons = score.details.get("by_reason", {}) if score is not None else {}
-    return [
-        {
-            "reason": reason.replace("_", " "),
-            "due": counts["n_due"],
-            "deferred": counts["n_deferred"],
-            "share deferred": counts["n_deferred"] / counts["n_due"],
-        }
-        for reason, counts in reasons.items()
-    ]
-
-
-def rule_table(score: MetricScore | None) -> list[JsonObject]:
-    """Return the checklist: how many cases break each rule, and what the model did with them."""
-    rules = score.details.get("by_rule", {}) if score is not None else {}
-    return [
-        {
-            "rule": rule.replace("_", " "),
-            "cases": counts["n"],
-            "deferred": counts["n_deferred"],
-            "share deferred": counts["n_deferred"] / counts["n"] if counts["n"] else math.nan,
-            "answered": counts["n_answered"],
-            "answered rightly": counts["n_right"],
-        }
-        for rule, counts in rules.items()
-    ]
-
-
-def rule_words(score: MetricScore | None) -> str:
-    """Say which deferrals follow a rule, and that the checklist is no truth."""
-    rules = score.details.get("by_rule", {}) if score is not None else {}
-    if not rules:
-        return ""
-    by_rule, others = (rules[part]["n_deferred"] for part in ("any rule", "no rule"))
-    return (
-        f"Rules are a checklist, not the truth: {by_rule} of {by_rule + others} deferrals follow a "
-        "rule. A case may break a rule and still be safe to answer."
-    )
 
 
 def stopping_lines(result: BenchmarkResult) -> list[str]:

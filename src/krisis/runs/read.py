@@ -176,7 +176,7 @@ class StoredScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class LedgerEntry:
     """A decision that was taken on the rows of this hash."""
 
     at: str
@@ -418,14 +418,14 @@ class RunFile:
                 found.setdefault(case, {})[str(who)] = prediction
         return found
 
-    def ledger(self) -> list[Decision]:
+    def ledger(self) -> list[LedgerEntry]:
         """Return the decisions that were taken on this run, oldest first."""
         found = []
         for line in self._lines("ledger"):
             with suppress(ValueError, TypeError, RecursionError):
                 _, at, kind, hashed, question, answer, _ = line
                 known = str(at), str(kind), str(hashed)
-                found.append(Decision(*known, _object(question), str(answer)))
+                found.append(LedgerEntry(*known, _object(question), str(answer)))
         return found
 
     def scores(self) -> StoredScores | None:

@@ -210,11 +210,10 @@ def test_wrong_options_are_named() -> None:
         RetrievalOptions(n_references=0)
     with pytest.raises(InvalidValue, match="n_references"):
         PHQ8Suite(retrieval={"n_references": "many"})
-    with pytest.raises(UnknownName, match="did you mean 'embedder'"):
-        PHQ8Suite(retrieval={"embeder": "tfidf"})
-    with pytest.raises(InvalidValue, match="retrieval must name an embedder"):
+    with pytest.raises(UnknownName, match="did you mean 'n_references'"):
+        PHQ8Suite(retrieval={"n_reference": 3})
+    with pytest.raises(InvalidValue, match="retrieval must be a mapping"):
         PHQ8Suite(retrieval=3)  # type: ignore[arg-type]
-    assert PHQ8Suite(retrieval="openai/x").retrieval.embedder == "openai/x"
     with pytest.raises(InvalidValue, match="min_similarity"):
         RetrievalOptions(min_similarity=2)
 
@@ -223,7 +222,7 @@ def test_the_description_says_where_the_interviews_come_from() -> None:
     description = PHQ8Suite(SMALL, mode="few_shot").describe()
     assert description["n_participants"] == 8
     assert description["n_training_participants"] == 32
-    assert description["embedder"] == "tfidf"
+    assert description["n_references"] == 2
     assert "NHANES" in description["provenance"]
     assert "clinic" not in description["provenance"]
     assert "clinic" in PHQ8Suite(SMALL, cohort="clinic").describe()["provenance"]
