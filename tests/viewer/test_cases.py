@@ -35,10 +35,10 @@ from krisis.execution.prompts import shown_again
 from krisis.json_values import JsonObject, dumps, plain
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import deferral_cell, verdict
+from krisis.pages.cases import RowFilter
 from krisis.results.error_kinds import ERROR_KINDS, error_kind
 from krisis.results.export import csv_text, tidy_table
 from krisis.viewer.catalogue import CONFIDENT, Catalogue
-from krisis.viewer.filters import RowFilter
 from krisis.viewer.pages import case
 from krisis.viewer.pages.cases import PRESETS, parse_filter, query_of
 

@@ -14,6 +14,15 @@ from krisis.json_values import JsonMapping, JsonValue, dumps
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.metrics.explanations import explained, method_lines, methods_of
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
+from krisis.metrics.table import Table as CaseTable
+from krisis.pages.cases import (
+    SCORED,
+    OneCase,
+    RowFilter,
+    cases_of_marks,
+    label_text,
+    rows_of_metric,
+)
 from krisis.pages.charts.curves import not_drawable, risk_coverage, run_curves
 from krisis.pages.charts.forest import deferral, group_forest
 from krisis.pages.charts.reliability import (
@@ -41,7 +50,7 @@ from krisis.pages.figure import Figure
 from krisis.pages.groups import TOO_FEW, group_figures, overall_figures
 from krisis.pages.numbers import Estimate, count, stored
 from krisis.pages.style import Style
-from krisis.pages.verdict import verdict_of
+from krisis.pages.verdict import is_itself, verdict_of
 from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
 from krisis.results.account import EXECUTION_FIELDS, Spending
 from krisis.results.attrition import Attrition
@@ -54,7 +63,6 @@ from krisis.results.report_tables import (
     has_no_disease,
     mixture,
     note_lines,
-    rule_words,
     stopping_lines,
 )
 from krisis.task_facts import TaskFacts
@@ -159,11 +167,12 @@ def _failures(counts: Attrition) -> list[Section]:
         [name, kind.n, _one_line(kind.example)] for name, kind in counts.failures.items()
     ]
     columns = (Column("name", "class"), Column("count", "n"), Column("name", "example"))
+    cases = {(at, 1): RowFilter(failure=name) for at, name in enumerate(counts.failures)}
     return [
         Section(
             key="failures",
             title="Records without an answer",
-            parts=[Table(columns=columns, rows=rows, name="failures")],
+            parts=[Table(columns=columns, rows=rows, name="failures", cases=cases)],
         )
     ]
 
@@ -238,7 +247,7 @@ def _deferral_sections(result: BenchmarkResult) -> list[Section]:
     judged, _ = one_kind(result)
     if not found or not result.rows or not (judged.rows.table.should_abstain >= 0).any():
         return found
-    chart = _charts(judged, {"deferral": deferral}, wide=True)
+    chart = _charts(judged, {"deferral": deferral}, wide=True, whole=judged is result)
     return [replace(found[0], parts=[*chart, *found[0].parts]), *found[1:]]
 
 
@@ -249,10 +258,17 @@ def _by_source(
     if not result.scores_by_source:
         return sections_of(result.metric_scores)
     return [
-        replace(one, key=f"{one.key}-{source}", title=f"{one.title}, {source} patients")
-        for source, stored in result.scores_by_source.items()
-        for one in sections_of(MetricScores(stored))
+        _of_source(one, source)
+        for source, scores in result.scores_by_source.items()
+        for one in sections_of(MetricScores(scores))
     ]
+
+
+def _of_source(section: Section, source: str) -> Section:
+    """Return a section under the name of its patients, whom no filter finds."""
+    parts = [replace(p, cases={}) if isinstance(p, Table) else p for p in section.parts]
+    title = f"{section.title}, {source} patients"
+    return replace(section, key=f"{section.key}-{source}", title=title, parts=parts)
 
 
 def _deferral(scores: MetricScores) -> list[Section]:
@@ -288,19 +304,16 @@ def _deferral(scores: MetricScores) -> list[Section]:
         Column("share", "aligned", "share of cases answered or deferred as they should be"),
         Column("share", "if all answered", "the share aligned if every case were answered"),
     )
-    found: list[Content] = [Table(columns=columns, rows=rows, name="deferral")]
+    sides = (
+        RowFilter(due="stated"),
+        RowFilter(due="yes"),
+        RowFilter(cell="defer_when_needed"),
+        RowFilter(cell="answer_when_safe"),
+    )
+    behind = {(0, at): one for at, one in enumerate(sides, start=1) if rows[0][at]}
+    found: list[Content] = [Table(columns=columns, rows=rows, name="deferral", cases=behind)]
     if reasons := details.get("by_reason", {}):
-        shown = (
-            Column("name", "reason to defer"),
-            Column("count", "due"),
-            Column("count", "deferred"),
-            Column("share", "share"),
-        )
-        rows = [
-            [name.replace("_", " "), n["n_due"], n["n_deferred"], n["n_deferred"] / n["n_due"]]
-            for name, n in reasons.items()
-        ]
-        found.append(Table(columns=shown, rows=rows, name="reasons"))
+        found.append(_reasons(reasons))
     if rules := details.get("by_rule", {}):
         judged = (
             Column("name", "rule"),
@@ -313,16 +326,40 @@ def _deferral(scores: MetricScores) -> list[Section]:
         rows = [
             [
                 name.replace("_", " "),
-                n["n"],
-                n["n_deferred"],
-                n["n_deferred"] / n["n"] if n["n"] else math.nan,
-                n["n_answered"],
-                n["n_right"],
+                one["n"],
+                one["n_deferred"],
+                one["n_deferred"] / one["n"] if one["n"] else math.nan,
+                one["n_answered"],
+                one["n_right"],
             ]
-            for name, n in rules.items()
+            for name, one in rules.items()
         ]
-        found.append(Table(columns=judged, rows=rows, note=rule_words(score)))
+        by_rule, others = (rules[part]["n_deferred"] for part in ("any rule", "no rule"))
+        note = (
+            f"Rules are a checklist, not the truth: {count(by_rule)} of {count(by_rule + others)} "
+            "deferrals follow a rule. A case may break a rule and still be safe to answer."
+        )
+        found.append(Table(columns=judged, rows=rows, note=note))
     return [Section(key="deferral", title="Deferral", parts=found)]
+
+
+def _reasons(reasons: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return how many cases were due for each reason, and how many of them were deferred."""
+    columns = (
+        Column("name", "reason to defer"),
+        Column("count", "due"),
+        Column("count", "deferred"),
+        Column("share", "share"),
+    )
+    rows: list[list[Cell]] = []
+    cases = {}
+    for at, (reason, n) in enumerate(reasons.items()):
+        due, deferred = n["n_due"], n["n_deferred"]
+        rows.append([reason.replace("_", " "), due, deferred, deferred / due])
+        cases[at, 1] = RowFilter(due="yes", reason=reason)
+        if deferred:
+            cases[at, 2] = RowFilter(cell="defer_when_needed", reason=reason)
+    return Table(columns=columns, rows=rows, name="reasons", keys=list(reasons), cases=cases)
 
 
 # --- Groups ----------------------------------------------------------------------------------
@@ -349,9 +386,17 @@ def _groups(result: BenchmarkResult) -> list[Section]:
         for group in found
     ]
     chart = _charts(
-        judged, {"groups": lambda _, style: group_forest(found, overall, style)}, wide=True
+        judged,
+        {"groups": lambda _, style: group_forest(found, overall, style)},
+        wide=True,
+        whole=judged is result,
     )
-    table = Table(columns=columns, rows=rows, name="groups")
+    cases: dict[tuple[int, int], object] = {}
+    for at, group in enumerate(found if judged is result else ()):
+        cases[at, 0] = named = RowFilter(group=f"{group.by}: {group.name}")
+        if group.n:
+            cases[at, 1] = replace(named, outcome=SCORED)
+    table = Table(columns=columns, rows=rows, name="groups", cases=cases)
     title = f"By group, {about}" if about else "By group"
     return [Section(key="groups", title=title, parts=[*chart, table])]
 
@@ -362,16 +407,25 @@ Builder = Callable[[Mapping[str, BenchmarkResult], Style], FigureSpec]
 
 
 def _charts(
-    result: BenchmarkResult, builders: Mapping[str, Builder], *, wide: bool = False
+    result: BenchmarkResult,
+    builders: Mapping[str, Builder],
+    *,
+    wide: bool = False,
+    whole: bool = True,
 ) -> list[Chart]:
-    """Return charts of one run, drawn when they are asked for, and then once."""
+    """Return charts of one run, drawn when they are asked for, and then once.
+
+    Marks lead to their cases where the rows are the ``whole`` run.
+    """
     runs = {result.backend_name or "unnamed model": result}
     style = Style().whole_width if wide else Style()
 
-    def drawn(builder: Builder) -> Callable[[], Figure]:
-        return cache(lambda: builder(runs, style).figure(style, about=[about_runs(runs)]))
+    def drawn(key: str, builder: Builder) -> Callable[[], Figure]:
+        cases = cases_of_marks(key, result.rows.table) if whole else None
+        about = [about_runs(runs)]
+        return cache(lambda: builder(runs, style).figure(style, about=about, cases=cases))
 
-    return [Chart(key=key, draw=drawn(build), wide=wide) for key, build in builders.items()]
+    return [Chart(key=key, draw=drawn(key, build), wide=wide) for key, build in builders.items()]
 
 
 def _confidence(result: BenchmarkResult) -> list[Section]:
@@ -383,7 +437,7 @@ def _confidence(result: BenchmarkResult) -> list[Section]:
     if not why:
         builders["risk_coverage"] = lambda runs, style: risk_coverage(run_curves(runs)[0], style)
         builders["generalized_risk"] = lambda runs, style: risk_coverage(
-            run_curves(runs)[0], style, measure="generalized"
+            run_curves(runs)[0], style, measures=("generalized",)
         )
     if table.usable.any():
         builders["reliability"] = reliability
@@ -394,7 +448,7 @@ def _confidence(result: BenchmarkResult) -> list[Section]:
     for of in _isotonic_outcomes(result.metric_scores):
         if isotonic_table(table, of):
             builders[f"isotonic_{of}"] = partial(_isotonic, of)
-    parts: list[Content] = [*_charts(judged, builders)]
+    parts: list[Content] = [*_charts(judged, builders, whole=judged is result)]
     if why:
         parts.append(Sentences([f"There is no risk–coverage curve: {why}."]))
     title = f"Confidence, {about}" if about else "Confidence"
@@ -409,6 +463,14 @@ def _isotonic_outcomes(scores: Mapping[str, MetricScore]) -> list[str]:
     """Return the outcomes of whose probabilities the run was scored with a part of CORP."""
     corp = [score for score in scores.values() if score.key.startswith("corp_")]
     return sorted({str(score.parameters.get("of", "correct")) for score in corp})
+
+
+_QUEUES = {
+    "confident_wrong": RowFilter(correct="no", sort="-confidence"),
+    "answer_when_should_defer": RowFilter(cell="answer_when_should_defer", sort="-confidence"),
+    "abstain_when_should_answer": RowFilter(cell="abstain_when_should_answer", sort="confidence"),
+    "no_answer": RowFilter(outcome="no_answer", sort="-confidence"),
+}
 
 
 def _worst(result: BenchmarkResult, ids: ShownIds) -> list[Section]:
@@ -450,7 +512,10 @@ def _worst(result: BenchmarkResult, ids: ShownIds) -> list[Section]:
                 title=title,
                 note=f"{kind.meaning}{worst}",
                 name=f"worst {kind.key}",
-                keys=[str(index) for index, _ in kind.rows],
+                cases={
+                    (at, 0): OneCase(index, _QUEUES[kind.key])
+                    for at, (index, _) in enumerate(kind.rows)
+                },
             )
         )
     title = "Cases to look at first"
@@ -464,9 +529,13 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
     """Return the scores, of each kind of patients apart: together they are a result for neither."""
     task = result.provenance.task_facts
     if not result.scores_by_source:
-        known = {n: one for n, one in result.baselines.items() if n != result.backend_name}
+        known = {
+            name: one
+            for name, one in result.baselines.items()
+            if not is_itself(result.backend_name, name)
+        }
         others = {**known, **{n: run.metric_scores for n, run in against.items()}}
-        return _scores_of(result.metric_scores, task, others)
+        return _scores_of(result, task, others)
     found = []
     for source, scores_of in result.scores_by_source.items():
         mark = f" ({source})"
@@ -474,14 +543,12 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
             **{
                 name.removesuffix(mark): scores
                 for name, scores in result.baselines.items()
-                if name.endswith(mark) and name != f"{result.backend_name}{mark}"
+                if name.endswith(mark) and not is_itself(result.backend_name, name)
             },
             **{name: run.scores_by_source.get(source, {}) for name, run in against.items()},
         }
-        found += [
-            replace(one, key=f"{one.key}-{source}", title=f"{one.title}, {source} patients")
-            for one in _scores_of(MetricScores(scores_of), task, others)
-        ]
+        part = BenchmarkResult([], MetricScores(scores_of), {}, "")
+        found += [_of_source(one, source) for one in _scores_of(part, task, others)]
     return found
 
 
@@ -501,17 +568,21 @@ def _family(score: MetricScore) -> str:
 
 
 def _scores_of(
-    scores: MetricScores,
+    result: BenchmarkResult,
     task: TaskFacts | None,
     others: Mapping[str, Mapping[str, MetricScore]],
 ) -> list[Section]:
+    scores = result.metric_scores
     general = [score for score in scores.values() if score.key not in DISEASE_KEYS]
     if not general:
         return _disease(scores, task, others)
     families: dict[str, list[MetricScore]] = {}
     for score in general:
         families.setdefault(_family(score), []).append(score)
-    parts: list[Content] = [_metrics(found, family, others) for family, found in families.items()]
+    rows = result.rows.table if result.rows else None
+    parts: list[Content] = [
+        _metrics(found, family, others, rows) for family, found in families.items()
+    ]
     lower = [score.name for score in general if score.direction == "lower"]
     lines = [
         *([f"Lower is better: {', '.join(lower)}."] if lower else []),
@@ -527,7 +598,10 @@ def _scores_of(
 
 
 def _metrics(
-    scores: Sequence[MetricScore], title: str, others: Mapping[str, Mapping[str, MetricScore]]
+    scores: Sequence[MetricScore],
+    title: str,
+    others: Mapping[str, Mapping[str, MetricScore]],
+    table: CaseTable | None = None,
 ) -> Table:
     """Return a family of metrics with their intervals, and what others score in them."""
     known = {who: found for who, found in others.items() if any(s.name in found for s in scores)}
@@ -547,7 +621,12 @@ def _metrics(
         for score in scores
     ]
     keys = [score.identifier for score in scores]
-    return Table(columns=columns, rows=rows, title=title, name="metrics", keys=keys)
+    cases = {
+        (at, 2): wanted
+        for at, score in enumerate(scores if table is not None else ())
+        if table is not None and (wanted := rows_of_metric(score, table)) is not None
+    }
+    return Table(columns=columns, rows=rows, title=title, name="metrics", keys=keys, cases=cases)
 
 
 def _undefined(scores: Mapping[str, MetricScore]) -> list[str]:
@@ -660,9 +739,20 @@ def _matrix(scores: MetricScores, task: TaskFacts | None) -> Table | None:
         ]
         for i, name in enumerate(names)
     ]
-    return Table(
-        columns=columns, rows=rows, title="What was answered to which truth", name="matrix"
-    )
+    labels = [label_text(label) for label in found["labels"]]
+    across = [
+        *(RowFilter(predicted=label) for label in labels),
+        *(RowFilter(outcome=outcomes[name]) for name in shown),
+        RowFilter(),
+    ]
+    cases = {
+        (at, 1 + place): replace(wanted, truth=truth)
+        for at, truth in enumerate(labels)
+        for place, wanted in enumerate(across)
+        if rows[at][1 + place]
+    }
+    title = "What was answered to which truth"
+    return Table(columns=columns, rows=rows, title=title, name="matrix", cases=cases)
 
 
 # --- Baselines -------------------------------------------------------------------------------
@@ -670,7 +760,12 @@ def _matrix(scores: MetricScores, task: TaskFacts | None) -> Table | None:
 
 def _baselines(result: BenchmarkResult) -> list[Section]:
     """Return the run first, then every baseline on the same records."""
-    if not result.baselines:
+    baselines = {
+        name: scores
+        for name, scores in result.baselines.items()
+        if not is_itself(result.backend_name, name)
+    }
+    if not baselines:
         return []
     own: dict[str, Mapping[str, MetricScore]] = {
         f"this run ({source})": scores for source, scores in result.scores_by_source.items()
@@ -680,14 +775,14 @@ def _baselines(result: BenchmarkResult) -> list[Section]:
     columns = {**{one.name: one.name for one in named if one is not None}, **_BASELINE_COLUMNS}
     names = [name for name in columns if name in result.metric_scores]
     if not names:  # the run was scored with others
-        scored = {name for scores in result.baselines.values() for name in scores}
+        scored = {name for scores in baselines.values() for name in scores}
         names = [name for name in result.metric_scores if name in scored]
         columns = dict(zip(names, names, strict=True))
     if not names:
         return []
     rows = [
         [who, *(_value(scores.get(name)) for name in names)]
-        for who, scores in {**own, **result.baselines}.items()
+        for who, scores in {**own, **baselines}.items()
     ]
     headed = (Column("name", "model"), *(Column("figure", columns[name]) for name in names))
     table = Table(columns=headed, rows=rows)

@@ -68,10 +68,9 @@ class Imported:
             "krisis export --to not-taken)"
         )
         all_rows = f"all {self.n_read} rows were taken"
-        return (
-            f"from {self.format}: {names}; {lost if self.n_not_taken else all_rows}; "
-            "krisis asked no model"
-        )
+        source = f"{self.format}: {names}" if names else self.format
+        taken = lost if self.n_not_taken else all_rows
+        return f"from {source}; {taken}; krisis asked no model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,18 +69,6 @@ def answer_words(label: int | str, task: TaskFacts | None, *, whole: bool = Fals
     return str(label) if words == str(label) else f"{words} ({label})"
 
 
-def rule_words(score: MetricScore | None) -> str:
-    """Say which deferrals follow a rule, and that the checklist is no truth."""
-    rules = score.details.get("by_rule", {}) if score is not None else {}
-    if not rules:
-        return ""
-    by_rule, others = (rules[part]["n_deferred"] for part in ("any rule", "no rule"))
-    return (
-        f"Rules are a checklist, not the truth: {by_rule} of {by_rule + others} deferrals follow a "
-        "rule. A case may break a rule and still be safe to answer."
-    )
-
-
 def stopping_lines(result: BenchmarkResult) -> list[str]:
     """Say why rows are missing, what a rule to stop found, and which rows are kept apart."""
     stop, rule, n_left = result.stop, result.stop_rule, result.n_left

@@ -362,7 +362,7 @@ class CKDSuite(BaseDataSuite):
             ]
             if training is None:
                 rows = [patient.visible for patient in self._cohort(_TRAINING)]
-            imputer = Imputer.fit(rows, self.impute)
+            imputer = Imputer.fit(rows)
         return RecordMaker(
             self.config,
             self._question,
