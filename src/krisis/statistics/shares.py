@@ -150,8 +150,6 @@ class ShareDesign:
         )
 
 
-FloatArray = NDArray[np.float64]
-
 PRIOR_ICC = 0.5
 """Correlation between rows of one patient that is assumed as long as the data say nothing."""
 
