@@ -44,7 +44,7 @@ from krisis.statistics.intervals import Interval
 from krisis.task_facts import TaskFacts
 
 QUICK = CompareOptions(n_permutations=399)
-KEYS = tuple(metric.key for metric in default_benchmark_metrics() if metric.compared_unasked)
+KEYS = tuple(metric.key for metric in default_benchmark_metrics() if metric.compared_by_default)
 
 
 def answers(pattern: str, *, prefix: str = "r", confidence: float = 0.8) -> BenchmarkResult:

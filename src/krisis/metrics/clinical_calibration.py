@@ -83,7 +83,7 @@ def _of_positive(table: Table) -> Outcomes | Undefined:
 class _OfProbability(BaseMetric, ABC):
     """A figure of stated probabilities and what came true."""
 
-    compared_unasked = False  # more tests would weaken each of them
+    compared_by_default = False  # more tests would weaken each of them
 
     def __init__(self, of: str = "correct", *, group_by: str = "") -> None:
         if of not in OF:
@@ -130,7 +130,7 @@ class _Recalibrated(_OfProbability):
             return Undefined("all_probabilities_are_equal")
         if self.sloped and separated(inside.level, inside.rows, inside.hits)[0]:
             return Undefined("probability_separates_the_outcomes")
-        return Recalibration(inside, sloped=self.sloped, clip=self.clip)
+        return Recalibration(inside, sloped=self.sloped)
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return also how many probabilities were clipped: the estimate leans on these."""

@@ -86,8 +86,8 @@ class PHQ8Suite(BaseDataSuite):
 
     Without ``data`` it is a seeded ``cohort`` of ``n_synthetic`` participants, adults at large
     (``community``) or people of a ``clinic``, whose interviews leave the evidence for some items
-    out: these should be deferred. With ``data``, a DAIC-WOZ-style
-    directory (and its ``labels`` file) or JSON lines, it is the user's interviews.
+    out: these should be deferred. With ``data``, a DAIC-WOZ-style directory (and its ``labels``
+    file), it is the user's interviews.
     """
 
     name = "phq8"
@@ -98,7 +98,7 @@ class PHQ8Suite(BaseDataSuite):
     baselines: tuple[str, ...] = ("rule/always-0", "majority", "lexicon", "always-abstain")
     run_format = "phq8-run"
     option_words: Mapping[str, str] = {
-        "data": "Your own interviews: a folder such as DAIC-WOZ, or JSON lines",
+        "data": "Your own interviews: a folder such as DAIC-WOZ",
         "labels": "The labels file of that folder, or the folder of several",
         "mode": "zero_shot, or few_shot to show scored passages of other people",
         "split": "Who is evaluated: test, train or all",

@@ -29,6 +29,7 @@ from krisis.metrics.items import RunItems, Source
 from krisis.metrics.risk_coverage import spread_evenly
 from krisis.metrics.table import BoolArray
 from krisis.pages.cases import RowFilter
+from krisis.pages.charts.curves import not_drawable
 from krisis.pages.document import Cell, Column
 from krisis.pages.document import Table as PageTable
 from krisis.pages.html import table_html, verdict_html
@@ -100,6 +101,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     filters = _filters(content, variant == "stated" and not collapsed)
     context: JsonObject = {
         "heading": run.model,
+        "has_curve": not not_drawable(run.table),
         "asked": asked,
         "methods": METHODS,
         "kept": {k: v for k, v in query.items() if v.strip()},
