@@ -28,7 +28,7 @@ from krisis.pages.compare import margin_words
 from krisis.pages.document import Table
 from krisis.pages.numbers import Estimate
 from krisis.pages.shell import page as page_of
-from krisis.results.comparison.base import reader_agreement
+from krisis.results.comparison.agreement import reader_agreement
 from krisis.results.comparison.compare import (
     CompareOptions,
     Comparison,
