@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "krisis"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 SHARED = {"answers", "display", "errors", "json_values", "outcomes", "pulling", "yaml_values"}
-SHARED |= {"lazy_names", "registry", "__init__"}
+SHARED |= {"lazy_names", "plain_run", "registry", "task_facts", "__init__"}
 MAY_SEE: dict[str, set[str]] = {
     "data": set(),
     "statistics": set(),
@@ -41,6 +41,8 @@ MAY_SEE: dict[str, set[str]] = {
         "pages",
     },
     "answers": set(),
+    "plain_run": set(),
+    "task_facts": set(),
     "outcomes": set(),
     "display": set(),
     "errors": set(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -18,9 +17,9 @@ from krisis.pages.document import Verdict
 from krisis.pages.groups import ANSWERED, RIGHT, group_figures
 from krisis.pages.numbers import Estimate
 from krisis.pages.verdict import verdict_of
-from krisis.results.account import TaskFacts
 from krisis.results.base import scores_by_source
 from krisis.results.result import BenchmarkResult
+from krisis.task_facts import TaskFacts
 
 ANSWERS = ((0, "no"), (1, "yes"))
 
@@ -149,7 +148,7 @@ def test_without_a_guideline_right_answers_are_compared_with_the_commonest_truth
 
 
 def test_without_labels_deferral_is_judged_by_what_it_saved_at_the_price() -> None:
-    costs = asdict(equal_costs([0, 1], 0.2))
+    costs = equal_costs([0, 1], 0.2)
     # 70 right (0), 30 deferred at 20: 600 of 100 cases. Always deferring costs 2,000, always
     # "no" 50 wrong answers of 100: 5,000. So 14 of 100 cases' worth of errors are saved.
     line = judged(rows_of((70, "right"), (30, "deferred")), costs=costs).line("deferral")

@@ -28,6 +28,7 @@ from krisis.metrics.classification import NO_POSITIVE
 from krisis.metrics.paired import Exchanges, paired_differences
 from krisis.metrics.scoring import metric_from_name, metrics_from_names
 from krisis.metrics.table import Answers, Units
+from krisis.statistics import ranking
 
 OPTIONS = BootstrapOptions(n_resamples=200, seed=1)
 NEW = (
@@ -370,3 +371,23 @@ def test_intervals_cover(name):
     for metric, (share, n) in coverage(WORLDS[name], 300).items():
         # 95 % less three standard errors; ratios are often infinite in the smallest worlds.
         assert n < 150 or share >= 0.91, (metric, share, n)
+
+
+def test_the_variance_by_patient_is_the_larger_of_two_by_hand() -> None:
+    """One patient has a row on each side, one a positive row, ten a negative row.
+
+    Obuchowski: 2·0.02 + 11/10·0.011 + 2·12/11·0.01; leaving patients out: (0.2/(1 − 2/13))² +
+    (0.1² + 10·0.01²)/(1 − 1/13)² = 0.0688.
+    """
+    influence_positive, influence_negative = np.zeros(12), np.full(12, -0.01)
+    influence_positive[:2], influence_negative[:2] = [0.1, -0.1], [0.1, 0.0]
+    rows_positive, rows_negative = np.zeros(12), np.ones(12)
+    rows_positive[:2], rows_negative[1] = 1, 0
+    both = ranking.RankedPatients(
+        influence_positive, influence_negative, rows_positive, rows_negative
+    )
+    assert both.variance() == pytest.approx(0.04 + 1.1 * 0.011 + 24 / 11 * 0.01)
+    # Four patients with a row on each side: (0.2/(1 − 1/4))² each, above 4/3·(0.04 + 0.04 + 0.08).
+    alike = np.array([0.1, -0.1, 0.1, -0.1])
+    four = ranking.RankedPatients(alike, alike, np.ones(4), np.ones(4))
+    assert four.variance() == pytest.approx(4 * (0.2 / 0.75) ** 2)

@@ -28,7 +28,6 @@ from krisis.pages.compare import margin_words
 from krisis.pages.document import Table
 from krisis.pages.numbers import Estimate
 from krisis.pages.shell import page as page_of
-from krisis.results.account import TaskFacts
 from krisis.results.comparison.agreement import reader_agreement
 from krisis.results.comparison.compare import (
     CompareOptions,
@@ -42,9 +41,10 @@ from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import warned
 from krisis.statistics.intervals import Interval
+from krisis.task_facts import TaskFacts
 
 QUICK = CompareOptions(n_permutations=399)
-KEYS = tuple(metric.key for metric in default_benchmark_metrics() if metric.compared_unasked)
+KEYS = tuple(metric.key for metric in default_benchmark_metrics() if metric.compared_by_default)
 
 
 def answers(pattern: str, *, prefix: str = "r", confidence: float = 0.8) -> BenchmarkResult:

@@ -169,7 +169,6 @@ FLAGS: dict[str, tuple[str, str]] = {
         "Inspect: the scorer whose answers are taken, or NAME.KEY for one of its values.",
     ),
     "--seed": ("NUMBER", "Seed of what is drawn at random; repeatable."),
-    "--sex-column": ("COLUMN", "A column of the kidney suite's file that holds sex."),
     "--should-defer": ("COLUMN", "Column or metadata key of the deferral label."),
     "--signals": ("NAMES", "Comma-separated signals; default: the confidence asked for."),
     "--simulations": ("NUMBER", "Simulated studies; default 1000 (comparisons: 400)."),

@@ -52,7 +52,7 @@ from krisis.pages.numbers import Estimate, count, stored
 from krisis.pages.style import Style
 from krisis.pages.verdict import is_itself, verdict_of
 from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
-from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
+from krisis.results.account import EXECUTION_FIELDS, Spending
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.ids import ShownIds
@@ -65,6 +65,7 @@ from krisis.results.report_tables import (
     note_lines,
     stopping_lines,
 )
+from krisis.task_facts import TaskFacts
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a page
@@ -94,6 +95,27 @@ def run_document(
 
     Where no reply came, no figure is shown: it would be read as the model's.
     """
+    found = brief_document(result, bound)
+    how = Section(key="how", title="How it was made", parts=_how(result), folded=True)
+    made_from = [how, *_inputs(result, reproduce)]
+    if result.attrition.says_nothing:
+        return replace(found, sections=[*found.sections, *made_from])
+    sections = [*found.sections]
+    if result.rows:  # else it holds scores alone
+        sections += _cases(result)
+    sections += _deferral_sections(result)
+    if result.rows:
+        sections += [
+            *_groups(result),
+            *_confidence(result),
+            *_worst(result, ids or ShownIds.of(result)),
+        ]
+    sections += [*_baselines(result), *_scores(result, against or {}), *made_from]
+    return replace(found, sections=sections)
+
+
+def brief_document(result: BenchmarkResult, bound: RiskBound | None = None) -> Document:
+    """Return what the shortest form shows: the verdict, and what went wrong."""
     counts = result.attrition
     warnings = [*([result.damage] if result.damage else []), *stopping_lines(result)]
     if result.provenance.imported is not None:
@@ -105,34 +127,20 @@ def run_document(
     )
     if read := result.suite.read:
         lead.append(f"Read {read} records; the others are not part of this run.")
-    urgent = bool(warnings or counts.n_lost)
-    failures = _failures(counts)
-    how = Section(key="how", title="How it was made", parts=_how(result), folded=True)
-    made_from = [how, *_inputs(result, reproduce)]
     if counts.says_nothing:
         return Document(
             title=_title(result),
             lead=[*lead, NOTHING_ANSWERED],
             urgent=True,
-            sections=[*failures, *made_from],
+            sections=_failures(counts),
             first=("failures",),
         )
-    sections = [*failures, *_imported(result)]
-    if result.rows:  # else it holds scores alone
-        sections += _cases(result)
-    sections += _deferral_sections(result)
-    if result.rows:
-        sections += [
-            *_groups(result),
-            *_confidence(result),
-            *_worst(result, ids or ShownIds.of(result)),
-        ]
     return Document(
         title=_title(result),
         lead=lead,
-        urgent=urgent,
+        urgent=bool(warnings or counts.n_lost),
         verdict=verdict_of(result, bound) if result.rows else None,
-        sections=[*sections, *_baselines(result), *_scores(result, against or {}), *made_from],
+        sections=[*_failures(counts), *_imported(result)],
         first=("failures", "imported"),
         commands=_commands(result),
     )

@@ -1,4 +1,4 @@
-"""The tables of disease and deferral that every report shows, worked out from stored scores."""
+"""Sentences that every report shows, from scores and from how the run went."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from krisis.metrics.base import MetricScore
 from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
-from krisis.results.account import TaskFacts
 from krisis.results.stops import Decided
+from krisis.task_facts import TaskFacts
 
 if TYPE_CHECKING:
     from krisis.results.base import BenchmarkResult

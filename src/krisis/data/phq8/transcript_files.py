@@ -1,4 +1,4 @@
-"""One transcript in a file: columns, turns, passages where nobody asks, and its language."""
+"""One transcript in a file: columns, turns, and passages where nobody asks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 from krisis.data.phq8.findings import Findings, Place, table_rows
 from krisis.data.phq8.transcripts import Speaker, Transcript, Turn
-from krisis.json_values import JsonValue
 
 TRANSCRIPT_COLUMNS = ("start_time", "stop_time", "speaker", "value")
 _OTHER_NAMES = {"end_time": "stop_time", "text": "value"}  # those of E-DAIC
@@ -25,15 +24,6 @@ _NAMED_PROMPT = re.compile(r"^\w+ \((.+)\)$")
 # than a long answer.
 PAUSE_SECONDS = 3.0
 MAX_PASSAGE_WORDS = 120
-# Common words of spoken English that other languages hardly have. In the embedded cohort they are
-# 19 % of what a participant says or more; in nine European languages tried, 3 % at most.
-_ENGLISH = re.compile(
-    r"the|and|you|it|she|they|but|with|from|if|are|were|been|have|has|not|yes|that|this|there|what|"
-    r"how|just|like|really|know|think|about|because|when|i'm|it's|don't|that's|yeah|would|can't|"
-    r"get|got|good|too|very|up|at|my|of"
-)
-_LEAST_ENGLISH = 0.08
-_FEWEST_LETTERS = 100  # fewer say nothing; letters, since some scripts write no spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +55,7 @@ def read_transcript(file: Path, participant_id: str, findings: Findings) -> Tran
     turns = [one.turn for one in spoken if one.turn.text]
     if all(turn.speaker == "participant" for turn in turns):
         turns = parted_by_pauses(spoken)
-    return checked_transcript(place.at(line), Transcript(participant_id, tuple(turns)))
+    return _checked(place.at(line), Transcript(participant_id, tuple(turns)))
 
 
 def _columns(place: Place, header: Sequence[str]) -> list[str]:
@@ -103,7 +93,7 @@ def _cells(place: Place, names: Sequence[str], row: list[str], delimiter: str) -
 
 def _timed(place: Place, cells: Mapping[str, str]) -> Spoken | None:
     times = [_seconds(place, name, cells[name]) for name in ("start_time", "stop_time")]
-    turn = turn_of(place, cells.get("speaker", "participant"), cells["value"])
+    turn = _turn(place, cells.get("speaker", "participant"), cells["value"])
     return Spoken(times[0], times[1], turn) if turn else None
 
 
@@ -117,19 +107,13 @@ def _seconds(place: Place, column: str, cell: str) -> float:
     return seconds
 
 
-def turn_of(place: Place, speaker: JsonValue, value: JsonValue) -> Turn | None:
-    """Return what was said by whom; None where one of them is not as it must be."""
-    called = str(speaker)[:40]
+def _turn(place: Place, speaker: str, value: str) -> Turn | None:
+    """Return what was said by whom; None where nobody knows by whom."""
+    called = speaker[:40]
     name = _SPEAKERS.get(called.strip().lower())
     if name is None:
         problem = f"unknown speaker {called!r}; use Participant, Ellie or Interviewer"
         place.fault(problem, "speaker", called)
-    if not isinstance(value, str):
-        place.fault(f"what was said must be text, not {value!r:.40}", "value", f"{value!r:.40}")
-        return None
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        place.fault("the text holds half a character; write it as UTF-8 again", "value")
-        return None
     text = " ".join(value.split())
     prompt = _NAMED_PROMPT.match(text) if name == "interviewer" else None
     return Turn(name, prompt.group(1) if prompt else text) if name else None
@@ -159,7 +143,7 @@ def parted_by_pauses(spoken: Sequence[Spoken]) -> list[Turn]:
     return [Turn("participant", " ".join(words)) for words in passages]
 
 
-def checked_transcript(place: Place, transcript: Transcript) -> Transcript | None:
+def _checked(place: Place, transcript: Transcript) -> Transcript | None:
     """Return a transcript without empty turns; one without a word of the participant is a fault."""
     name, said = transcript.participant_id, tuple(turn for turn in transcript.turns if turn.text)
     if any(turn.speaker == "participant" for turn in said):
@@ -170,18 +154,3 @@ def checked_transcript(place: Place, transcript: Transcript) -> Transcript | Non
     )
     place.fault(problem)
     return None
-
-
-def looks_english(transcript: Transcript) -> bool:
-    """Tell whether the participant speaks English, by its common words; a short text passes.
-
-    >>> spoken = "ich weiß nicht so recht aber ich schlafe seit zwei Wochen kaum noch " * 3
-    >>> looks_english(Transcript("P1", (Turn("participant", spoken),)))
-    False
-    """
-    said = " ".join(turn.text for turn in transcript.turns if turn.speaker == "participant")
-    words = re.findall(r"[^\W\d_]+(?:'[a-z]+)?", said.lower().replace("’", "'"))
-    if sum(map(len, words)) < _FEWEST_LETTERS:
-        return True
-    n_english = sum(_ENGLISH.fullmatch(word) is not None for word in words)
-    return n_english >= _LEAST_ENGLISH * len(words)

@@ -14,22 +14,24 @@ from krisis import __version__
 from krisis.answers import AnswerSet
 from krisis.data.task import HEADLINE
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.execution.imported.base import Asking, ImportOptions, Reading
+from krisis.execution.imported.base import ImportOptions, Reading, SourceRow
 from krisis.execution.imported.inspect_log import read_inspect_log
 from krisis.execution.imported.lm_eval import read_samples
 from krisis.execution.imported.prediction_table import COLUMNS, read_frame, read_table
-from krisis.execution.imported.taking import Taken, take_all
+from krisis.execution.imported.row_import import Taken, take_all
 from krisis.execution.recorder import Opening, Recorder, RunSettings
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
+from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import score_all
-from krisis.results.account import Agreement, Imported, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.account import Imported, Provenance, RepeatAgreement, RunFacts, Spending
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 from krisis.results.call_totals import CallTotals
 from krisis.results.repeats import mark_agreement
 from krisis.runs.description import Identity
 from krisis.runs.write import RowPlace, StoredCase
+from krisis.task_facts import TaskFacts
 
 _TABLE = {*COLUMNS, "group", "reader"}
 _LOG = {"patient", "should_defer", "group", "confidence"}
@@ -95,7 +97,7 @@ def _taken(
 ) -> ReadFile:
     for name in ("model", "task", "suite"):
         setattr(reading, name, getattr(options, name) or getattr(reading, name))
-    taken = take_all(reading.askings, options)
+    taken = take_all(reading.rows, options)
     if not taken.rows and not taken.not_taken:
         raise InvalidFile(f"{path}: none of {taken.n_unread} cases was read, so there is no row")
     if not taken.rows:
@@ -111,8 +113,8 @@ def _taken(
         taken_for=reading.taken_for,
         notes=(*reading.notes, *taken.notes),
         command=command,
-        n_expected=max(reading.n_expected, len(reading.askings)) - taken.n_unread,
-        n_read=len(reading.askings) - taken.n_unread,
+        n_expected=max(reading.n_expected, len(reading.rows)) - taken.n_unread,
+        n_read=len(reading.rows) - taken.n_unread,
         n_not_taken=len(taken.not_taken),
     )
     return ReadFile(path, reading, taken, imported, _task(reading, taken, options))
@@ -128,8 +130,8 @@ def _refuse_missing_confidence(reading: Reading, taken: Taken, options: ImportOp
     kind, colon, _ = options.confidence.partition(":")
     known = ""
     if colon and kind == "metadata":
-        askings = [one for one in reading.askings if isinstance(one, Asking)]
-        keys = sorted({str(key) for one in askings for key in one.values})
+        rows = [one for one in reading.rows if isinstance(one, SourceRow)]
+        keys = sorted({str(key) for one in rows for key in one.values})
         known = f" (the keys are {', '.join(keys)[:200] or 'none'})"
     raise InvalidValue(
         f"--confidence {options.confidence!r} was found in 0 of {len(answered):,} answered rows"
@@ -207,9 +209,9 @@ def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
     return result
 
 
-def _rows(read: ReadFile) -> tuple[Rows, int, Agreement | None]:
+def _rows(read: ReadFile) -> tuple[Rows, int, RepeatAgreement | None]:
     """Return the rows, how often each record was asked, and how far its answers agree."""
-    rows = Rows(read.taken.rows, read.task.answers_to_score())
+    rows = Rows(read.taken.rows, Answers.of(read.task))
     repeats = max((row.metadata.get("sample_index", 0) for row in rows), default=0) + 1
     return rows, repeats, mark_agreement(rows) if repeats > 1 else None
 

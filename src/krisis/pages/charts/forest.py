@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from krisis.decisions.group_findings import HEADINGS, GroupAudit
+from krisis.decisions.audit_groups import HEADINGS, GroupAudit
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import MetricScore
@@ -20,7 +20,7 @@ from krisis.pages.numbers import Estimate, count, figure, share
 from krisis.pages.palette import CORRECT, INK, MUTED, WRONG
 from krisis.pages.style import MOST_RUNS, Mark, Series, Style, series
 from krisis.results.base import BenchmarkResult
-from krisis.results.side_by_side import Cell, columns_of, metric_cell
+from krisis.results.side_by_side import RunFigure, columns_of, metric_cell
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import DEFAULT_LEVEL, Interval, level_name
 
@@ -55,7 +55,7 @@ def _row(panel: str, name: str, estimate: Estimate, n: int | None, words: str = 
     }
 
 
-def _cell_row(panel: str, name: str, cell: Cell) -> JsonObject:
+def _cell_row(panel: str, name: str, cell: RunFigure) -> JsonObject:
     why = f"undefined: {reason_words(cell.reason)}" if math.isnan(cell.value) else ""
     return _row(panel, name, Estimate.of(cell.value, cell.interval), cell.n_evaluated, why)
 
@@ -194,7 +194,7 @@ def _side(panel: str, name: str, table: Table, due: bool, level: float) -> JsonO
     found = Share(table.abstained if due else table.answered, among=among)
     if not found.n_evaluated:
         reason = "no_case_is_to_be_deferred" if due else "every_case_is_to_be_deferred"
-        return _cell_row(panel, name, Cell(math.nan, reason=reason, n_evaluated=0))
+        return _cell_row(panel, name, RunFigure(math.nan, reason=reason, n_evaluated=0))
     interval: Interval = found.uncertainty(table, BootstrapOptions(level=level)).interval
     estimate = Estimate.of(found.value(), interval)
     words = f"{share(estimate)}, n = {count(found.n_evaluated)}"

@@ -34,7 +34,7 @@ _EXCHANGES_PER_PAIR = 40
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
     """What to compare and how; without ``metrics``, all that every run was scored with,
-    but for those that a metric's class wants to be asked for (``compared_unasked``). The headline
+    but for those whose class has ``compared_by_default = False``. The headline
     of the task is then the primary metric, and the others are described, not tested.
 
     ``primary`` names another metric that is tested alone; ``metrics`` are adjusted together.
