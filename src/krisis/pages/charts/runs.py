@@ -25,6 +25,7 @@ from krisis.results.run_items import items_of_result, source_of
 
 KINDS = ("risk-coverage", "reliability", "forest", "deferral", "decision-curve", "cost")
 SUFFIXES = (".pdf", ".svg", ".png")
+_MOST_GAPS = 3  # runs whose missing cases are named one by one
 _DOTS_PER_INCH = 300
 
 
@@ -123,9 +124,11 @@ def about_runs(runs: Mapping[str, BenchmarkResult]) -> str:
         counted = f"n = {n} cases ({', '.join(first.attrition.parts())})"
         return " · ".join(filter(None, (*asked, counted, (made.started_at or "")[:10])))
     missing = {name: run.attrition.n_not_evaluated for name, run in runs.items()}
-    gaps = [f"{name} {n:,} not evaluated" for name, n in missing.items() if n]
+    gaps = [f"{name}: {n:,} not evaluated" for name, n in missing.items() if n]
     if len(set(missing.values())) == 1 and gaps:
         gaps = [f"{next(iter(missing.values())):,} not evaluated each"]
+    elif len(gaps) > _MOST_GAPS:
+        gaps = [f"{min(missing.values()):,} to {max(missing.values()):,} not evaluated per run"]
     return " · ".join([*asked, f"n = {n} cases, {len(runs)} runs", *gaps])
 
 
