@@ -32,8 +32,7 @@ test-slow: $(VENV)/.dev
 
 # torch is large and no other target needs it, so it has an environment of its own.
 test-hf: $(HF_VENV)/.hf
-	$(HF_VENV)/bin/python -m pytest -m hf tests/backends/test_huggingface.py \
-		tests/data/phq8/test_sentence_embedder.py
+	$(HF_VENV)/bin/python -m pytest -m hf tests/backends/test_huggingface.py
 
 # Plants bugs one at a time; with MUTANTS="--area metrics" or "--only NAME" only some of them.
 mutants: $(VENV)/.dev
@@ -66,5 +65,5 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 $(HF_VENV)/.hf: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(HF_VENV)
 	$(HF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e ".[hf,embeddings,openai,anthropic,gemini]" "torch==2.13.0" pytest hypothesis llmock aiohttp
+		-e ".[hf,openai,anthropic,gemini]" "torch==2.13.0" pytest hypothesis llmock aiohttp
 	touch $@

@@ -28,6 +28,7 @@ APART = {
     "nhanes_baselines",
     "parquet",
     "plan",
+    "run_file",
     "support2",
     "viewer",
     "walk",

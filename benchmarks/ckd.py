@@ -239,8 +239,14 @@ def calibration() -> None:
                 variance = float((chance[here] * (1 - chance[here])).sum())
                 if variance > 1.0:
                     gap = float((is_so[here] - chance[here]).sum())
-                    worst = max(worst, abs(gap) / np.sqrt(variance))
+                    z = gap / np.sqrt(variance)
+                    worst = max(worst, abs(z))
                     ece += abs(gap) / n / exact.shape[1]
+                    print(
+                        f"    {cases.question.answers[answer]!s:10} bin {place / 10:.1f}: "
+                        f"n {here.sum():6,}, expected {chance[here].mean():.4f}, "
+                        f"seen {is_so[here].mean():.4f}, z {z:+.2f}"
+                    )
         line(f"{task}: largest |z| of a bin, n = {n:,}", f"{worst:.2f}", "at most 3", worst <= 3)
         print(f"    expected calibration error {ece:.4f}")
         readers = {
@@ -290,9 +296,10 @@ def _table(cases: Cases) -> Array:
             rates = [e for _, e in visits]
             slope = np.polyfit([d for d, _ in visits], rates, 1)[0] if len(visits) > 1 else np.nan
             middle = float(np.median(rates)) if rates else np.nan
-            extra.append(
-                [n_days, since, last[1] / first[1], slope, middle, last[1], last[1] / middle]
-            )
+            logs = [np.log(_float(case.get(f"visit_{k}_sc"))) for k in range(1, MAX_VISITS + 1)]
+            steps = np.diff(logs)  # trees split on a value, not on a difference
+            changes = [last[1] / first[1], slope, last[1] / middle]
+            extra.append([n_days, since, middle, last[1], *changes, *logs, *steps])
         return np.hstack([np.array(rows), np.array(extra)])
     names = [*FEATURES, "sex", "days_observed"]
     assert {name for case in cases.shown for name in case} <= set(names)
@@ -318,6 +325,8 @@ CANDIDATES: tuple[Mapping[str, float], ...] = (
     {"learning_rate": 0.1, "max_leaf_nodes": 8, "min_samples_leaf": 50, "l2_regularization": 1.0},
     {"learning_rate": 0.05, "max_leaf_nodes": 15, "min_samples_leaf": 100, "l2_regularization": 10},
     {"learning_rate": 0.05, "max_leaf_nodes": 31, "min_samples_leaf": 200, "l2_regularization": 10},
+    {"learning_rate": 0.03, "max_leaf_nodes": 15, "min_samples_leaf": 50, "l2_regularization": 1.0},
+    {"learning_rate": 0.03, "max_leaf_nodes": 63, "min_samples_leaf": 200, "l2_regularization": 30},
 )
 
 

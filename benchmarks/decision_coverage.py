@@ -1,7 +1,8 @@
 """How often the intervals of Decision Cost and Decision Skill hold the true value.
 
 The population are patients of the embedded cohorts of `ckd` and `phq8` with their exact
-probabilities; each study draws patients with all their rows and, where the loss is not expected,
+probabilities, or the 7,456 patients of `support2` whose physicians gave a forecast, with what
+became of them; each study draws patients with all their rows and, where the loss is not expected,
 the labels. Run
 `python -m benchmarks.decision_coverage [--runs 1000]`; a thousand runs take about twenty minutes.
 """
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from krisis.data.base import SuiteConfig
 from krisis.data.ckd.suite import CKDSuite
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.data.phq8.task import TASK as PHQ8
+from krisis.data.support2.suite import Support2Suite
 from krisis.metrics import (
     BootstrapOptions,
     DecisionCost,
@@ -59,6 +61,7 @@ class Population:
     chances: Array
     cases_of: list[list[int]]
     answers: Answers
+    judged: Mapping[str, Array] = field(default_factory=dict)  # by people and models who read them
 
     @property
     def losses(self) -> Array:
@@ -69,6 +72,8 @@ class Population:
 def population(task: str, n_patients: int) -> Population:
     """Return the patients of a cohort: of `ckd` by the name of a task, or `phq8`."""
     config = SuiteConfig(n_synthetic=n_patients)
+    if task == "support2":
+        return _bedside()
     if task == "phq8":
         records = PHQ8Suite(config, split="all", cohort="clinic").load()
     else:
@@ -83,8 +88,31 @@ def population(task: str, n_patients: int) -> Population:
     return Population(chances, list(cases_of.values()), answers)
 
 
+def _bedside() -> Population:
+    """Return patients with their outcome, and how likely physician and SUPPORT model held it."""
+    found = Support2Suite(SuiteConfig(task="two-months"), cases="all")
+    outcomes = {record.record_id: int(record.label) for record in found.load()}
+    said = {name: dict(judgements) for name, judgements in found.readers.items()}
+    known = [one for one in outcomes if all(one in judgements for judgements in said.values())]
+    chances = np.eye(2)[[outcomes[one] for one in known]]
+    judged = {}
+    for name, judgements in said.items():
+        sure = np.array([judgements[one].confidence for one in known], dtype=float)
+        dead = np.where([judgements[one].answer == 1 for one in known], sure, 1.0 - sure)
+        judged[name] = np.stack([1.0 - dead, dead], axis=1)
+    alone = [[number] for number in range(len(known))]
+    return Population(chances, alone, Answers((0, 1), price=PRICE), judged)
+
+
 def readers(people: Population) -> dict[str, Decided]:
-    """Return decisions: ideal, with small and large errors of judgement, and never deferring."""
+    """Return decisions: ideal, with small and large errors of judgement, and never deferring.
+
+    Of real people, those of the readers that they had.
+    """
+    if people.judged:
+        by = {name: replace(people, chances=one) for name, one in people.judged.items()}
+        never = {f"{name}, never defers": one.losses.argmin(axis=1) for name, one in by.items()}
+        return {**{name: _decided(one) for name, one in by.items()}, **never}
     found = {"ideal": _decided(people)}
     for name, noise in (("fine", 0.3), ("noisy", 1.0)):
         drawn = np.random.default_rng(7).normal(0.0, noise, people.chances.shape)
@@ -142,7 +170,7 @@ def simulated(
     options = BootstrapOptions(n_resamples=1000)
     for reader, decided in readers(people).items():
         for n in sizes:
-            for expected in (True, False):
+            for expected in (False,) if people.judged else (True, False):
                 true = truths(people, decided, expected=expected)
                 generator = np.random.default_rng(n)
                 found: dict[str, list[tuple[float, float, float]]] = {key: [] for key in true}

@@ -19,16 +19,17 @@ from urllib.parse import urlencode
 
 import numpy as np
 import uvicorn
+from pydantic import TypeAdapter
 from tests.invented_runs import ANSWERS, TASK, invented_rows, result_of, write_run
 
 from benchmarks.timing import line
 from krisis import __version__
 from krisis.metrics.base import Rows
-from krisis.results.account import TaskFacts
 from krisis.results.call_totals import CallTotals
 from krisis.runs.description import Identity, RunDescription
 from krisis.runs.load import stored_parts
 from krisis.runs.write import RowPlace, RunWriter, StoredCase
+from krisis.task_facts import TaskFacts
 from krisis.viewer.app import create_app
 from krisis.viewer.catalogue import MOST_ROWS
 
@@ -129,7 +130,7 @@ def write_long_run(path: Path, n_rows: int, *, skill: float = 1.0) -> Path:
         backend_name="openai/long",
         n_cases=n_rows,
         identity=Identity(n_records=n_rows),
-        task=TaskFacts.of(TASK),
+        task=TypeAdapter(TaskFacts).validate_python(TASK),
         suite_description=result.suite_description,
     )
     cases = [

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from krisis import __version__
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.labels import Answers
 from krisis.outcomes import NOT_ALLOWED
-from krisis.results.account import TaskFacts
 from krisis.results.call_totals import CallTotals
 from krisis.results.result import BenchmarkResult
 from krisis.runs.description import Identity, RunDescription
@@ -24,6 +25,7 @@ from krisis.runs.load import list_runs, read_description, stored_parts
 from krisis.runs.read import open_run
 from krisis.runs.schema import TABLES, Checksums, insert
 from krisis.runs.write import RowPlace, RunWriter, StoredCase
+from krisis.task_facts import TaskFacts
 
 TASK = {
     "name": "detection",
@@ -31,7 +33,14 @@ TASK = {
     "positive": 1,
     "groups": {"stage": "ckd_stage"},
 }
-ANSWERS = TaskFacts.of(TASK).answers_to_score()
+
+
+def task_facts(content: Mapping[str, Any]) -> TaskFacts:
+    """Return a task from the JSON in which a run keeps it."""
+    return TypeAdapter(TaskFacts).validate_python(content)
+
+
+ANSWERS = Answers.of(task_facts(TASK))
 
 
 def invented_rows(n_rows: int = 160, *, seed: int = 0, skill: float = 1.0) -> Rows:

@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "krisis"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 SHARED = {"answers", "display", "errors", "json_values", "outcomes", "pulling", "yaml_values"}
-SHARED |= {"lazy_names", "registry", "__init__"}
+SHARED |= {"lazy_names", "plain_run", "registry", "task_facts", "__init__"}
 MAY_SEE: dict[str, set[str]] = {
     "data": set(),
     "statistics": set(),
@@ -26,8 +26,7 @@ MAY_SEE: dict[str, set[str]] = {
     "runs": {"metrics", "statistics", "results"},
     "decisions": {"metrics", "statistics", "confidence", "results", "runs"},
     "pages": {"results", "runs", "metrics", "statistics", "confidence", "decisions"},
-    "reporting": {"results", "runs", "metrics", "statistics", "confidence", "decisions", "pages"},
-    "viewer": {"results", "runs", "reporting", "metrics", "statistics", "decisions", "pages"},
+    "viewer": {"results", "runs", "metrics", "statistics", "decisions", "pages"},
     "execution": {"data", "backends", "metrics", "statistics", "results", "runs"},
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
     "selective_prediction": {"metrics", "statistics", "confidence"},
@@ -38,10 +37,12 @@ MAY_SEE: dict[str, set[str]] = {
     },
     "verbs": {
         *("data", "backends", "execution", "benchmark", "metrics", "statistics", "confidence"),
-        *("results", "runs", "decisions", "reporting"),
+        *("results", "runs", "decisions"),
         "pages",
     },
     "answers": set(),
+    "plain_run": set(),
+    "task_facts": set(),
     "outcomes": set(),
     "display": set(),
     "errors": set(),

@@ -180,6 +180,26 @@ def test_every_page_is_in_the_navigation(page: Path) -> None:
     assert name in (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), f"add {name} to mkdocs.yml"
 
 
+# The most words of a page before its appendix, and of a record of a decision.
+MOST_WORDS, MOST_WORDS_OF_A_DECISION = 1_500, 250
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_a_page_can_be_finished(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    needed = len(re.split("^## Appendix", text, flags=re.MULTILINE)[0].split())
+    assert needed <= MOST_WORDS, f"{needed} words before the appendix"
+    if page.parent.name == "decisions" and "dependencies" not in page.name:
+        assert len(text.split()) <= MOST_WORDS_OF_A_DECISION
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/how-to").glob("*.md")), ids=page_name)
+def test_a_guide_begins_with_what_to_do(page: Path) -> None:
+    before = page.read_text(encoding="utf-8").partition("```")[0]
+    table_of_questions = page.name == "which-metric.md"
+    assert table_of_questions or len(before.split()) <= 120
+
+
 def test_the_citation_names_this_version_and_licence() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors", "type"} <= set(cited)
@@ -197,7 +217,7 @@ def test_every_public_name_is_in_the_api_reference() -> None:
 # Where public names are: each of these says in `__all__` which they are, or is a path of the seeds.
 PUBLIC = (
     *("krisis", "krisis.metrics", "krisis.data", "krisis.backends", "krisis.execution"),
-    *("krisis.statistics", "krisis.reporting", "krisis.selective_prediction"),
+    *("krisis.statistics", "krisis.selective_prediction"),
 )
 PATHS_OF_THE_SEEDS = {"krisis.benchmark", "krisis.results.report", "krisis.errors", "krisis.sweep"}
 IMPORTED = re.compile(r"^ *from (krisis[\w.]*) import (\([^)]*\)|.+)$", re.MULTILINE)

@@ -16,7 +16,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINE = re.compile(r"pip install (-c constraints\.txt )?'?\.(?:\[([a-z,]+)\])?'?")
 VERSIONS = ("3.11", "3.12", "3.13")
 # Gigabytes; its tests are run with `make test-hf`.
-HUGE = {"hf", "embeddings"}
+HUGE = {"hf"}
 
 
 def install_lines() -> list[tuple[str, bool]]:

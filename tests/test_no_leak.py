@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from krisis import Benchmark, PatientRecord, SuiteConfig, registry
-from krisis.backends.asking import Asking, Elicitation, Way
 from krisis.backends.chat import ChatRequest
+from krisis.backends.elicitation import Asking, Elicitation, Way
 from krisis.backends.prompt import IN_THE_USUAL_WAY
 from krisis.backends.scripted import ScriptedBackend
 from krisis.backends.template import PromptTemplate

@@ -92,7 +92,7 @@ def test_formulas_are_mathml_and_pictures_were_made(site: Path) -> None:
     text = pages(site)["/reference/suites/table/"]
     assert "<math " in text
     assert not any("arithmatex" in page for page in pages(site).values())
-    for name in ("selective_risk.svg", "reliability.svg", "audit_gaps.svg", "report.html"):
+    for name in ("risk_coverage.svg", "reliability.svg", "audit_gaps.svg", "report.html"):
         assert (site / "how-to" / "gallery" / name).stat().st_size > 1000
 
 
@@ -110,7 +110,7 @@ SEARCHES = {
     "install": "/how-to/install/",
     "interval": "/explanation/intervals/",
     "abstain": "/reference/glossary/",
-    "krisis compare": "/how-to/reports/",
+    "krisis compare": "/how-to/compare/",
 }
 
 

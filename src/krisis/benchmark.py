@@ -16,16 +16,17 @@ from krisis.errors import InvalidValue, ThirdPartyWarning, UserError
 from krisis.execution.assembly import Assembled, described, readable_by, third_party_notice
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.config import RunConfig
+from krisis.execution.config_from_objects import settings_of
 from krisis.execution.engine import response_row
 from krisis.execution.options import Execution, checked_at_least_one
-from krisis.execution.remaking import settings_of
 from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows
+from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import check_metrics, score_all
-from krisis.results.account import RunFacts, TaskFacts, brief_scores
+from krisis.results.account import RunFacts, brief_scores
 from krisis.results.base import BenchmarkResult, scores_by_source
 from krisis.results.stops import Interrupted
 
@@ -117,7 +118,7 @@ class Benchmark:
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """Work; beside other runs in a thread, so that their calls do not wait for it."""
-        return work() if self.execution.together is None else await asyncio.to_thread(work)
+        return work() if self.execution.sweep is None else await asyncio.to_thread(work)
 
     def _prepared(self, job: Job) -> dict[str, Rows]:
         self.backend.prepare(self.suite.restricted(job.records))
@@ -128,7 +129,7 @@ class Benchmark:
         self, settled: Sequence[EvaluationResult], facts: RunFacts
     ) -> tuple[Rows, MetricScores]:
         task = facts.provenance.task_facts
-        rows = Rows(settled, None if task is None else task.answers_to_score())
+        rows = Rows(settled, None if task is None else Answers.of(task))
         scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
         facts.scores_by_source = scores_by_source(self.metrics, rows, BootstrapOptions())
         return rows, scores
@@ -208,4 +209,4 @@ def _baseline_rows(name: str, suite: BaseDataSuite) -> Rows | None:
         response_row(case, response, answers=suite.task.answer_set)
         for case, response in zip(cases_of(records), responses, strict=True)
     ]
-    return Rows(answered, TaskFacts.of(suite.task.facts()).answers_to_score())
+    return Rows(answered, Answers.of(suite.task.facts()))

@@ -85,15 +85,17 @@ class Documented:
     """A result that shows itself as its document, also in a notebook.
 
     ``builder`` names the function that writes it, as ``module:name``: no stage imports what shows
-    it.
+    it. ``brief_builder`` writes no more than the shortest form shows, where that takes less time.
     """
 
     __slots__ = ()
     builder: ClassVar[str]
+    brief_builder: ClassVar[str] = ""
 
-    def document(self) -> Document:
-        """Return all there is to show of the result."""
-        module, _, name = self.builder.partition(":")
+    def document(self, *, brief: bool = False) -> Document:
+        """Return all there is to show of the result, or what its shortest form shows."""
+        builder = (self.brief_builder if brief else "") or self.builder
+        module, _, name = builder.partition(":")
         found: Document = getattr(import_module(module), name)(self)
         return found
 
@@ -105,7 +107,7 @@ class Documented:
     def __str__(self) -> str:
         """Return what the command prints."""
         shown: str = import_module("krisis.pages.terminal").terminal_text(
-            self.document(), verbose=False
+            self.document(brief=True), verbose=False
         )
         return shown
 

@@ -36,12 +36,13 @@ from krisis.execution.batches import (
     stored_cases,
     with_distinct_ids,
 )
-from krisis.execution.engine import Review
+from krisis.execution.engine import StoragePolicy
 from krisis.execution.recorder import Opening, Recorder, RunSettings
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import score_all
-from krisis.results.account import Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.account import Provenance, RunFacts, Spending
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 from krisis.results.call_totals import CallTotals
@@ -91,8 +92,8 @@ class ReaderRun:
         """``shown`` is the id of the run whose answers the reader is shown, if any."""
         self.name = name
         self._suite, self._records = suite, records
-        self._task = TaskFacts.of(suite.task.facts())
-        self._review = Review(suite)
+        self._task = suite.task.facts()
+        self._review = StoragePolicy(suite)
         self._started_at = datetime.now(UTC)
         self._started = time.monotonic()
         config = suite.config
@@ -157,9 +158,7 @@ class ReaderRun:
             self._recorder.close()
 
     def _result(self) -> BenchmarkResult:
-        rows = Rows(
-            [self.rows[position] for position in sorted(self.rows)], self._task.answers_to_score()
-        )
+        rows = Rows([self.rows[position] for position in sorted(self.rows)], Answers.of(self._task))
         metrics = default_benchmark_metrics(self._suite.task.metrics)
         baselines = baseline_rows(self._suite, [self._records[at] for at in sorted(self.rows)])
         elapsed = self._elapsed_before + time.monotonic() - self._started

@@ -60,7 +60,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     # What `krisis data NAME` does: functions that the suites bring along.
     "commands": {
         "ckd": "krisis.data.ckd.commands:write",
-        "nhanes": "krisis.data.nhanes.survey:write",
         "phq8": "krisis.data.phq8.commands:write",
         "check-interviews": "krisis.data.phq8.commands:check",
     },

@@ -32,10 +32,10 @@ from krisis.execution.assembly import (
 from krisis.execution.batches import with_distinct_ids
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.cluster import Cluster
-from krisis.execution.grid import Cell, Plan, SweepFolder
-from krisis.execution.options import Execution, Together
+from krisis.execution.grid import Plan, PlannedRun, SweepFolder
+from krisis.execution.options import Execution, SweepContext
 from krisis.execution.pacing.account import accounts_of
-from krisis.execution.pacing.budget import Limits, Purse, Tokens
+from krisis.execution.pacing.budget import Limits, SharedBudget, Tokens
 from krisis.execution.pacing.prices import Price, price_of, read_prices
 from krisis.execution.progress import SweepDisplay
 from krisis.execution.recorder import Recorder
@@ -57,7 +57,7 @@ _OF_THE_SUITE = {
 class Ready:
     """A cell with everything that it needs, made before the first call of the sweep."""
 
-    cell: Cell
+    cell: PlannedRun
     parts: Assembled
     price: Price | None
 
@@ -79,7 +79,7 @@ class Ready:
 class CellEnd:
     """How a cell ended: with a result, or with the reason why it failed for good."""
 
-    cell: Cell
+    cell: PlannedRun
     run: Path | None = None
     result: BenchmarkResult | None = None
     problem: str = ""
@@ -215,15 +215,17 @@ class _Sweep:
         self._display = SweepDisplay(settings.display)
         self._slots = asyncio.Semaphore(plan.side_by_side.max_cells)
         self._local_slots = asyncio.Semaphore(plan.side_by_side.max_local_cells)
-        self._purse = Purse(Limits(max_cost=settings.max_cost, max_tokens=settings.max_tokens))
+        self._shared_budget = SharedBudget(
+            Limits(max_cost=settings.max_cost, max_tokens=settings.max_tokens)
+        )
 
     async def run(self) -> list[CellEnd]:
         """Run the cells side by side."""
         self._stop.bind(asyncio.get_running_loop())
         ends = {one.cell.name: self._begun(one) for one in self._ready}
         left = [one for one in self._ready if not ends[one.cell.name].was_finished]
-        if self._purse.is_bound:
-            self._purse.earlier = {one.cell.name: self._spent(one) for one in self._ready}
+        if self._shared_budget.is_bound:
+            self._shared_budget.earlier = {one.cell.name: self._spent(one) for one in self._ready}
         executions = [self._execution(one, Stop()) for one in left]
         accounts = accounts_of(
             [
@@ -234,8 +236,8 @@ class _Sweep:
         try:
             async with asyncio.TaskGroup() as cells:
                 for one, execution, account in zip(left, executions, accounts, strict=True):
-                    together = Together(account, self._purse, one.cell.name)
-                    shared = replace(execution, together=together)
+                    context = SweepContext(account, self._shared_budget, one.cell.name)
+                    shared = replace(execution, sweep=context)
                     cells.create_task(self._run_cell(one, shared, ends[one.cell.name]))
         finally:
             self._display.end()

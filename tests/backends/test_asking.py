@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from krisis import Benchmark, PatientRecord, Task
-from krisis.backends.asking import Asking, Elicitation
 from krisis.backends.base import BackendResponse
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
+from krisis.backends.elicitation import Asking, Elicitation
 from krisis.backends.template import PromptTemplate
 from krisis.backends.wording import built_in_prompt
 from krisis.data.base import Features, RecordListSuite

@@ -14,8 +14,8 @@ from llmock.scenarios import Reply
 from llmock.testing import LLMockServer
 from tests.backends.conftest import staging_task
 
-from krisis.backends.asking import MAX_RATIONALE_CHARACTERS, Asking, Elicitation, Way
 from krisis.backends.chat import ChatReply, ChatRequest
+from krisis.backends.elicitation import MAX_RATIONALE_CHARACTERS, Asking, Elicitation, Way
 from krisis.backends.prompt import build_prompt
 from krisis.backends.provider import ProviderBackend
 from krisis.backends.reply import Answer, read_answers, read_probabilities

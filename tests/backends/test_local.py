@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from krisis.backends.asking import Asking, Elicitation, Way
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.compatible import CompatibleBackend
-from krisis.backends.local import LocalBackend
-from krisis.backends.models import PULLABLE
+from krisis.backends.elicitation import Asking, Elicitation, Way
+from krisis.backends.local import PULLABLE, LocalBackend
 from krisis.benchmark import Benchmark
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.errors import (

@@ -15,12 +15,12 @@ from krisis.backends.anthropic import AnthropicBackend
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.chat import ChatRequest
 from krisis.backends.compatible import CompatibleBackend
-from krisis.backends.completion import reply_from_completion
 from krisis.backends.failures import as_backend_error
 from krisis.backends.gemini import GeminiBackend
 from krisis.backends.grok import GrokBackend
 from krisis.backends.openai import OpenAIBackend, _refuse_error
 from krisis.backends.provider import ProviderBackend, _telling, silence_talkative_loggers
+from krisis.backends.response_fields import reply_from_completion
 from krisis.backends.secrets import Secret, find_key
 from krisis.data.base import RecordListSuite
 from krisis.errors import (

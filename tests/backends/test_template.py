@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.test_no_leak import every_suite
 
-from krisis.backends.asking import Asking
 from krisis.backends.chat import ChatRequest
+from krisis.backends.elicitation import Asking
 from krisis.backends.prompt import build_prompt
 from krisis.backends.scripted import ScriptedBackend
 from krisis.backends.template import MAX_BYTES, SLOTS, PromptTemplate, read_template

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from krisis.backends.waiting import retry_after_seconds
+from krisis.backends.retry import retry_after_seconds
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -12,7 +12,6 @@ from tests.invented_runs import edit_run
 
 from krisis.cli import app as command_line
 from krisis.confidence.calibrators import calibrator_from
-from krisis.data.phq8.items import ITEM_KEYS
 from krisis.json_values import read_object
 from krisis.results.run_items import read_items
 
@@ -124,14 +123,8 @@ def test_a_limit_keeps_participants_whole(tmp_path: Path, krisis: Krisis) -> Non
 
 
 def test_the_notice_is_printed_for_a_users_interviews(tmp_path: Path, krisis: Krisis) -> None:
-    line = {
-        "participant_id": "1",
-        "labels": dict.fromkeys(ITEM_KEYS, 0),
-        "transcript": [{"speaker": "Participant", "value": "I sleep fine."}],
-    }
-    lines = [json.dumps({**line, "participant_id": str(number)}) for number in range(5)]
-    (tmp_path / "own.jsonl").write_text("\n".join(lines))
-    done = krisis("run", "phq8", "--model", "lexicon", "--data-path", "own.jsonl")
+    krisis("data", "phq8", "--output", "own", "--n-participants", "5")
+    done = krisis("run", "phq8", "--model", "lexicon", "--data-path", "own")
     assert done.returncode == 0, done.stderr
     assert "may be under a licence" in done.stderr
 
@@ -143,7 +136,10 @@ def test_the_notice_is_printed_for_a_users_interviews(tmp_path: Path, krisis: Kr
         (["--data-path", "nowhere"], "nowhere does not exist"),
         (["--task", "detection"], "unknown task of the suite 'phq8': 'detection'. Known: phq8"),
         (["--task", "staging"], "unknown task of the suite 'phq8': 'staging'. Known: phq8"),
-        (["--suite-option", "retrieval=word2vec", "--mode", "few_shot"], "unknown embedder"),
+        (
+            ["--suite-option", "retrieval=word2vec", "--mode", "few_shot"],
+            "retrieval must be a mapping such as {n_references: 3}, not 'word2vec'",
+        ),
     ],
 )
 def test_a_wrong_option_is_one_sentence_and_exit_2(

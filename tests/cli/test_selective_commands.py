@@ -486,6 +486,11 @@ def test_a_picture_goes_to_a_new_folder_or_is_refused_in_one_sentence(run, tmp_p
     common = ["selective", run, "--mode", "few_shot", *FAST, "--plot"]
     assert krisis(*common, plot).exit_code == 0
     assert plot.read_bytes().startswith(b"\x89PNG")
+    drawn = tmp_path / "curves.svg"
+    assert krisis(*common, drawn).exit_code == 0
+    svg = drawn.read_text(encoding="utf-8")  # AURC and AUGRC are reported, and both are drawn
+    for among in ("the answers kept", "all cases"):
+        assert svg.count(f"among {among}</text>") == 1
     assert "cannot be written" in sentence(*common, run / "curves.png")
 
 
@@ -699,64 +704,34 @@ def script(name, *arguments, cwd):
 
 
 @pytest.mark.slow
-def test_the_three_scripts_take_their_command_lines(tmp_path):
+def test_the_three_scripts_take_their_published_command_lines(tmp_path):
     folder = tmp_path / "data" / "outputs"
     folder.mkdir(parents=True)
     content = run_files.run_file(12, modes=("zero_shot", "few_shot"))
     for name in ("your_run.json", "train_run.json"):
         (folder / name).write_text(json.dumps(content))
-    your, train = "data/outputs/your_run.json", "data/outputs/train_run.json"
+    your, train = "--input data/outputs/your_run.json", "--input data/outputs/train_run.json"
     lines = [
         (
-            "evaluate_selective_prediction.py",
-            your,
-            "--mode",
-            "few_shot",
-            "--confidence",
-            "default",
-            "--loss",
-            "abs",
-            "--bootstrap-resamples",
-            "10000",
-            "--seed",
-            "42",
+            f"evaluate_selective_prediction.py {your} --mode few_shot --confidence default "
+            "--loss abs --bootstrap-resamples 10000 --seed 42"
         ),
         (
-            "evaluate_selective_prediction.py",
-            your,
-            "--mode",
-            "zero_shot",
-            your,
-            "--mode",
-            "few_shot",
-            "--loss",
-            "abs",
-            "--seed",
-            "42",
+            f"evaluate_selective_prediction.py {your} --mode zero_shot {your} --mode few_shot "
+            "--loss abs --seed 42"
         ),
         (
-            "calibrate_verbalized_confidence.py",
-            train,
-            "--mode",
-            "few_shot",
-            "--output",
-            "data/outputs/calibration_verbalized_temperature_scaling_fewshot.json",
+            f"calibrate_verbalized_confidence.py {train} --mode few_shot --output "
+            "data/outputs/calibration_verbalized_temperature_scaling_fewshot.json"
         ),
         (
-            "train_confidence_calibrator.py",
-            train,
-            "--mode",
-            "few_shot",
-            "--calibrator",
-            "logistic",
-            "--signals",
-            "verbalized_confidence,retrieval_similarity_mean",
-            "--output",
-            "data/outputs/calibration_logistic_fewshot.json",
+            f"train_confidence_calibrator.py {train} --mode few_shot --method logistic --features "
+            "verbalized_confidence,retrieval_similarity_mean --output "
+            "data/outputs/calibration_logistic_fewshot.json"
         ),
     ]
-    for name, *arguments in lines:
-        done = script(name, *arguments, cwd=tmp_path)
+    for line in lines:
+        done = script(*line.split(), cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "wrote data/outputs/" in done.stdout
     single = json.loads((folder / "your_run.few_shot.selective.json").read_text())
@@ -767,7 +742,7 @@ def test_the_three_scripts_take_their_command_lines(tmp_path):
         (folder / "calibration_verbalized_temperature_scaling_fewshot.json").read_text()
     )
     assert written["method"] == "temperature_scaling"
-    refused = script("evaluate_selective_prediction.py", your, cwd=tmp_path)
+    refused = script("evaluate_selective_prediction.py", *your.split(), cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr.startswith("krisis: data/outputs/your_run.json holds several")
     assert not math.isnan(written["model"]["temperature"])

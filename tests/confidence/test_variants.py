@@ -177,7 +177,7 @@ def test_all_lists_what_is_there_and_why_the_rest_is_not():
     found, absent = available_variants(table_of(poor))
     assert list(found) == ["llm", "total_evidence"]
     assert set(absent) == set(KNOWN) - set(found)
-    assert "token_msp is null" in absent["token_msp"]
+    assert "no answer has the signal token_msp" in absent["token_msp"]
     assert "verbalized_confidence is missing" in absent["verbalized"]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from krisis.data.base import (
     BaseDataSuite,
@@ -17,6 +19,7 @@ from krisis.data.base import (
     Task,
     records_hash,
 )
+from krisis.json_values import dumps
 
 
 def test_positional_construction_follows_the_documented_order() -> None:
@@ -168,7 +171,7 @@ def test_a_task_refuses_what_contradicts_itself(fields: dict[str, object], sente
 
 def test_what_results_keep_of_a_task_is_json() -> None:
     task = Task("t", "?", {"a": "A", "b": "B"}, ordered=True, groups=["site"], unit="item")  # type: ignore[arg-type]
-    assert json.loads(json.dumps(task.facts())) == {
+    assert json.loads(json.dumps(asdict(task.facts()))) == {
         "name": "t",
         "answers": [["a", "A"], ["b", "B"]],
         "ordered": True,
@@ -182,6 +185,8 @@ def test_what_results_keep_of_a_task_is_json() -> None:
         "unit": "item",
         "costs": None,
         "price": None,
+        "short_names": [],
+        "losses": {},
         "features": {},
     }
 
@@ -189,7 +194,8 @@ def test_what_results_keep_of_a_task_is_json() -> None:
 def test_costs_by_distance_charge_every_step_and_are_kept_with_the_task() -> None:
     costs = CostTable.by_distance(["a", 1, 2], too_low=10, too_high=3, defer=2, note="Invented.")
     assert costs.costs == {"a": {1: 3, 2: 6}, 1: {"a": 10, 2: 3}, 2: {"a": 20, 1: 10}}
-    kept = Task("t", answers={"a": "", 1: "", 2: ""}, costs=costs).facts()["costs"]
-    assert kept == json.loads(json.dumps(kept))
-    assert kept["costs"]["2"] == {"a": 20, "1": 10}
-    assert (kept["defer"], kept["needless_deferral"], kept["note"]) == (2, 0, "Invented.")
+    kept = Task("t", answers={"a": "", 1: "", 2: ""}, costs=costs).facts().costs
+    assert kept is not None
+    read_back = TypeAdapter(CostTable).validate_json(dumps(asdict(kept)))
+    assert read_back.costs["2"] == {"a": 20, "1": 10}
+    assert replace(read_back, costs=costs.costs) == costs

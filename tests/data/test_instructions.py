@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krisis.backends.asking import Asking
+from krisis.backends.elicitation import Asking
 from krisis.backends.prompt import build_prompt
 from krisis.data.base import Task
 from krisis.data.instructions import Instructions, abstention_text

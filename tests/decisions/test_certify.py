@@ -95,9 +95,9 @@ def brute_force(accepted: Sequence[int], errors: Sequence[int], a: float, d: flo
             found.append(j)
         return found, True
 
-    if passes(len(accepted) - 1, 0.17 * d):
+    if passes(len(accepted) - 1, 0.2 * d):
         return len(accepted) - 1
-    d -= 0.17 * d
+    d -= 0.2 * d
     total, part = accepted[-1], math.ceil(35 * accepted[-1] / 100)
     if total < 4 * fewest(d):
         found, _ = walk(chain(first(max(fewest(d), part), d), math.inf, d), d)
@@ -134,19 +134,19 @@ def test_the_chains_are_those_of_the_description(
 
 
 def test_answering_everything_is_tested_first_and_28_right_answers_are_too_few() -> None:
-    # A delta of 0.06 leaves 0.0498 for the chains: 0.9²⁹ = 0.047 ≤ 0.0498 < 0.9²⁸
-    assert find_threshold(sample([0] * 29), "fixed-sequence", 0.1, 0.06).threshold == 0.5
-    assert find_threshold(sample([0] * 28), "fixed-sequence", 0.1, 0.06).threshold is None
-    # At risk 0.15 and delta 0.1 everything is tested at 0.017, and p = 0.85²⁹ = 0.009.
+    # A delta of 0.0625 leaves 0.05 for the chains: 0.9²⁹ = 0.047 ≤ 0.05 < 0.9²⁸
+    assert find_threshold(sample([0] * 29), "fixed-sequence", 0.1, 0.0625).threshold == 0.5
+    assert find_threshold(sample([0] * 28), "fixed-sequence", 0.1, 0.0625).threshold is None
+    # At risk 0.15 and delta 0.1 everything is tested at 0.02, and p = 0.85²⁹ = 0.009.
     found = find_threshold(sample([0] * 29), "fixed-sequence", 0.15, 0.1)
     assert [(test.candidate + 1, test.level) for test in found.search.tests] == [
-        (29, pytest.approx(0.017))
+        (29, pytest.approx(0.02))
     ]
     assert found.threshold == 0.5
-    # With the last of 40 wrong it fails (p = 0.012 > 0.0085), and the chain at 0.0415 starts at 20.
+    # With the last of 40 wrong it fails (p = 0.012 > 0.01), and the chain at 0.04 starts at 21.
     found = find_threshold(sample([0] * 39 + [1]), "fixed-sequence", 0.15, 0.05)
     assert [test.candidate + 1 for test in found.search.tests] == [40, 20, 32]
-    assert found.search.tests[1].level == pytest.approx(0.0415)
+    assert found.search.tests[1].level == pytest.approx(0.04)
 
 
 def test_the_starts_by_hand() -> None:
@@ -352,7 +352,7 @@ def test_groups_get_a_threshold_each_and_small_ones_are_named(tmp_path: Path) ->
 
 def test_none_names_the_size_that_would_do_or_says_that_none_does(tmp_path: Path) -> None:
     hopeful = certify_run(items(tmp_path, n=20, wrong=0), CertifyOptions(risk=0.1))
-    n = assured_rows(0, 20, risk=0.1, level=0.0581)
+    n = assured_rows(0, 20, risk=0.1, level=0.056)
     words = f"with about {n:,.0f} similar patients you would have an 80 % chance of a certificate"
     assert words in hopeful.parts[0].reason
     hopeless = certify_run(items(tmp_path, name="bb", wrong=0.9), CertifyOptions(risk=0.05))
@@ -361,8 +361,8 @@ def test_none_names_the_size_that_would_do_or_says_that_none_does(tmp_path: Path
 
 @pytest.mark.parametrize(("errors", "rows"), [(0, 20), (5, 100), (20, 300)])
 def test_the_assured_size_is_that_of_exact_binomials(errors: int, rows: int) -> None:
-    n = int(assured_rows(errors, rows, risk=0.1, level=0.0581))
-    allowed = np.flatnonzero(stats.binom.cdf(np.arange(n), n, 0.1) <= 0.0581).max(initial=-1)
+    n = int(assured_rows(errors, rows, risk=0.1, level=0.056))
+    allowed = np.flatnonzero(stats.binom.cdf(np.arange(n), n, 0.1) <= 0.056).max(initial=-1)
     risks = np.random.default_rng(1).beta(errors + 1, rows - errors + 1, 20_000)
     assert stats.binom.cdf(allowed, n, risks).mean() == pytest.approx(0.8, abs=0.03)
 
@@ -390,7 +390,7 @@ def test_the_size_named_counts_the_answers_above_the_threshold_alone(
     risk = 0.075 if told else 0.1
     reason = certify_run(read_items(tmp_path / "a.json"), CertifyOptions(risk=risk)).parts[0].reason
     assert "the 120 most confident answers are wrong in" in reason
-    n = 5 * assured_rows(n_wrong, 120, risk=risk, level=0.0581)
+    n = 5 * assured_rows(n_wrong, 120, risk=risk, level=0.056)
     assert (f"with about {n:,.0f} similar patients" in reason) == told
     assert ("how many would be enough cannot be told" in reason) == (not told)
     assert math.isnan(n) or n > 600  # these patients did not certify: fewer cannot be enough
@@ -517,7 +517,7 @@ def test_rows_of_one_patient_ask_for_more_patients() -> None:
     clustered = Sample(np.full(800, 0.9), wrong, np.repeat(np.arange(200), 4), 200, most_rows=4)
     found = find_threshold(clustered, "fixed-sequence", 0.08, 0.1)
     assert found.threshold is None
-    expected = assured_rows(10, 200, risk=0.08, level=0.0581)
+    expected = assured_rows(10, 200, risk=0.08, level=0.056)
     assert similar_patients(clustered, found, 0.08, 0.1) == pytest.approx(expected, rel=0.05)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -319,7 +319,7 @@ def test_every_task_of_the_shipped_suites_has_a_preset_that_can_be_edited(tmp_pa
     tasks += [kidney(SuiteConfig(task=name)).task for name in kidney.tasks]
     assert len(tasks) == 7
     for task in tasks:
-        facts = json.loads(dumps(task.facts()))
+        facts = json.loads(dumps(asdict(task.facts())))
         answers = [answer for answer, _ in facts["answers"]]
         run = items([row(t, a, 0.5) for t in answers for a in answers], **facts)
         preset = costs_of_run(run, None)
@@ -367,17 +367,16 @@ def test_a_written_cost_table_loads_back_to_the_same_decision(tmp_path: Path) ->
         "needless_deferral": 2e6,
         "unit": '€: "each"',
         "note": "two\nlines # and a sign",
-        "team": {"sensitivity": 0.9, "specificity": 1 / 3},
     }
     run, path = items(SIX, costs=preset), tmp_path / "c.yaml"
     path.write_text(cost_file_text(run), encoding="utf-8")
     before, after = costs_of_run(run, None), costs_of_run(run, path)
     assert replace(after, place=before.place, note=before.note) == before
     assert after.note == ""  # it would speak of figures that are now edited
-    beyond = items([*SIX, row(1, 2, 0.9)], costs={"costs": {0: {1: 5}, 1: {0: 9}}})
+    beyond = items([*SIX, row(1, 2, 0.9)], costs={"costs": {0: {1: 5}, 1: {0: 9}}, "defer": 2})
     path.write_text(cost_file_text(beyond))
     assert costs_of_run(beyond, path).of(1, 2) == 9
-    assert costs_of_run(beyond, path).defer is None
+    assert costs_of_run(beyond, path).defer == 2
 
 
 def test_a_threshold_that_is_written_is_never_below_the_true_one_and_never_reaches_one() -> None:

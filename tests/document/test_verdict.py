@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -18,9 +17,9 @@ from krisis.pages.document import Verdict
 from krisis.pages.groups import ANSWERED, RIGHT, group_figures
 from krisis.pages.numbers import Estimate
 from krisis.pages.verdict import verdict_of
-from krisis.results.account import TaskFacts
 from krisis.results.base import scores_by_source
 from krisis.results.result import BenchmarkResult
+from krisis.task_facts import TaskFacts
 
 ANSWERS = ((0, "no"), (1, "yes"))
 
@@ -149,7 +148,7 @@ def test_without_a_guideline_right_answers_are_compared_with_the_commonest_truth
 
 
 def test_without_labels_deferral_is_judged_by_what_it_saved_at_the_price() -> None:
-    costs = asdict(equal_costs([0, 1], 0.2))
+    costs = equal_costs([0, 1], 0.2)
     # 70 right (0), 30 deferred at 20: 600 of 100 cases. Always deferring costs 2,000, always
     # "no" 50 wrong answers of 100: 5,000. So 14 of 100 cases' worth of errors are saved.
     line = judged(rows_of((70, "right"), (30, "deferred")), costs=costs).line("deferral")
@@ -339,3 +338,20 @@ def test_where_there_is_no_guideline_the_model_is_read_beside_the_people_who_rea
     assert line.answer == "yes"
     result.baseline_rows = {"guideline": Rows(rows, result.rows.answers), **result.baseline_rows}
     assert str(verdict_of(result).line("correctness").compared[0]).startswith("guideline ")
+
+
+def test_a_run_is_never_its_own_baseline() -> None:
+    rows = rows_of((60, "right"), (20, "wrong"), (20, "deferred"), due=False)
+    facts = {"task_facts": TaskFacts("t", ANSWERS)}
+    for own in ("guideline", "guideline (real)"):
+        result = BenchmarkResult(rows, {}, {}, "guideline", facts)
+        result.baseline_rows = {own: Rows(rows, result.rows.answers)}
+        for line in verdict_of(result).lines:
+            assert not any("guideline" in str(one) for one in line.compared), line
+    result = BenchmarkResult(rows, {}, {}, "guideline", facts)
+    result.baseline_rows = {
+        "guideline": Rows(rows, result.rows.answers),
+        "physician (read 100)": Rows(rows, result.rows.answers),
+    }
+    line = verdict_of(result).line("correctness")
+    assert str(line.compared[0]).startswith("physician ")  # the next best comparison is used

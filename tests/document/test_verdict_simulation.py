@@ -21,9 +21,9 @@ from krisis.pages.verdict import (
     _trusted,
     groups_line,
 )
-from krisis.results.account import TaskFacts
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, source_of
+from krisis.task_facts import TaskFacts
 
 FACTS = {"task_facts": TaskFacts("t", ((0, "no"), (1, "yes")), groups={"g": "g"})}
 

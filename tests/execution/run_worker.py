@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from krisis import Benchmark, PatientRecord
-from krisis.backends.asking import Asking, Elicitation
+from krisis.backends.elicitation import Asking, Elicitation
 from krisis.backends.openai import OpenAIBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, Task
 from krisis.errors import KrisisError

@@ -14,7 +14,7 @@ from krisis.backends.compatible import CompatibleBackend
 from krisis.backends.openai import OpenAIBackend
 from krisis.errors import RateLimited
 from krisis.execution.pacing.account import Account, accounts_of
-from krisis.execution.pacing.budget import Asked, Budget, Limits
+from krisis.execution.pacing.budget import Budget, CallSize, Limits
 from krisis.execution.pacing.gate import Gate, Usage
 from krisis.execution.pacing.rates import TRAVEL_SECONDS
 from krisis.execution.stopping import Stop
@@ -48,7 +48,7 @@ async def work(gates: list[Gate], seconds: float, draw: random.Random) -> list[t
 
     async def worker(gate: Gate) -> None:
         while loop.time() < seconds:
-            ticket = await gate.enter(Asked(draw.randint(1, 400), 1, 100))
+            ticket = await gate.enter(CallSize(draw.randint(1, 400), 1, 100))
             n_input = draw.randint(1, int(ticket.held.most.input))
             n_output = draw.randint(0, 100)
             await asyncio.sleep(draw.choice([0, 0, 0, draw.uniform(0, TRAVEL_SECONDS)]))
@@ -92,10 +92,10 @@ def test_a_pause_and_an_overload_of_one_run_hold_for_the_others(
     async def story() -> tuple[float, int, int]:
         clock = asyncio.get_running_loop().time
         one, other = gates_of(Limits(), clock, 2)
-        other.succeeded(await other.enter(Asked(10, 1, 10)), Usage(1, 1))
-        ticket = await one.enter(Asked(10, 1, 10))
+        other.succeeded(await other.enter(CallSize(10, 1, 10)), Usage(1, 1))
+        ticket = await one.enter(CallSize(10, 1, 10))
         one.failed(ticket, RateLimited("429", status=429, retry_after_seconds=30.0))
-        await other.enter(Asked(10, 1, 10))
+        await other.enter(CallSize(10, 1, 10))
         return clock(), one.concurrency.limit, other.concurrency.limit
 
     waited, mine, theirs = in_virtual_time(story())

@@ -14,8 +14,8 @@ import pytest
 from tests.documents import said
 
 from krisis import Benchmark, PatientRecord
-from krisis.backends.asking import Asking, Elicitation
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
+from krisis.backends.elicitation import Asking, Elicitation
 from krisis.backends.prompt import IN_THE_USUAL_WAY
 from krisis.data.base import FeatureDescription, RecordListSuite, Task
 from krisis.errors import ProviderUnavailable

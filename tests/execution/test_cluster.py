@@ -22,8 +22,8 @@ from distributed.comm import connect
 from tests.invented_runs import rows_in
 
 from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord
-from krisis.backends.asking import Asking, Elicitation
 from krisis.backends.chat import ChatReply, ChatRequest
+from krisis.backends.elicitation import Asking, Elicitation
 from krisis.backends.openai import OpenAIBackend
 from krisis.backends.scripted import ScriptedBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, Task

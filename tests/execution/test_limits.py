@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from krisis.backends.openai import OpenAIBackend
-from krisis.backends.waiting import quota_left, retry_after_seconds, seconds_to_wait
+from krisis.backends.retry import quota_left, retry_after_seconds, seconds_to_wait
 from krisis.errors import (
     BackendError,
     CallTimedOut,
@@ -22,7 +22,7 @@ from krisis.errors import (
 )
 from krisis.execution.assembly import assemble
 from krisis.execution.config import checked_config
-from krisis.execution.pacing.budget import Asked, Budget, Limits, Reservation, Tokens
+from krisis.execution.pacing.budget import Budget, CallSize, Limits, Reservation, Tokens
 from krisis.execution.pacing.concurrency import START, AdaptiveConcurrency
 from krisis.execution.pacing.gate import Gate, Usage
 from krisis.execution.pacing.prices import Price, price_for, price_of, read_prices
@@ -232,11 +232,11 @@ def gate(limits: Limits, stop: Stop | None = None, price: Price | None = None) -
 def test_retry_after_holds_everybody_back() -> None:
     async def story() -> float:
         held = gate(Limits())
-        first = await held.enter(Asked(40, 1))
+        first = await held.enter(CallSize(40, 1))
         held.failed(first, RateLimited("429", status=429, retry_after_seconds=0.15))
         loop = asyncio.get_running_loop()
         started = loop.time()
-        await held.enter(Asked(40, 1))
+        await held.enter(CallSize(40, 1))
         return loop.time() - started
 
     assert asyncio.run(story()) >= 0.15
@@ -245,12 +245,12 @@ def test_retry_after_holds_everybody_back() -> None:
 def test_headers_that_say_nothing_is_left_pause_the_run() -> None:
     async def story() -> float:
         held = gate(Limits(requests_per_minute=60_000, tokens_per_minute=6_000_000))
-        first = await held.enter(Asked(40, 1))
+        first = await held.enter(CallSize(40, 1))
         headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "150ms"}
         held.succeeded(first, Usage(10, 10, headers))
         loop = asyncio.get_running_loop()
         started = loop.time()
-        await held.enter(Asked(40, 1))
+        await held.enter(CallSize(40, 1))
         return loop.time() - started
 
     assert asyncio.run(story()) >= 0.15
@@ -260,7 +260,7 @@ def test_a_quota_that_is_used_up_ends_the_run_instead_of_hanging_it() -> None:
     async def story() -> StopCause | None:
         stop = Stop()
         held = gate(Limits(), stop)
-        first = await held.enter(Asked(40, 1))
+        first = await held.enter(CallSize(40, 1))
         with pytest.raises(StopRequested):
             held.failed(first, RateLimited("429", status=429, retry_after_seconds=7200.0))
         assert held.concurrency.in_flight == 0
@@ -274,13 +274,13 @@ def test_a_quota_that_is_used_up_ends_the_run_instead_of_hanging_it() -> None:
 def test_an_overloaded_provider_halves_the_slots_but_a_crash_does_not() -> None:
     async def story(status: int) -> int:
         held = gate(Limits())
-        held.failed(await held.enter(Asked(0, 1)), ProviderUnavailable("gone", status=status))
+        held.failed(await held.enter(CallSize(0, 1)), ProviderUnavailable("gone", status=status))
         return held.concurrency.limit
 
     assert [asyncio.run(story(status)) for status in (500, 503, 529)] == [4, 2, 2]
 
 
-def reserved(budget: Budget, *calls: Asked) -> list[Reservation]:
+def reserved(budget: Budget, *calls: CallSize) -> list[Reservation]:
     async def story() -> list[Reservation]:
         return [await budget.reserve(call) for call in calls]
 
@@ -288,7 +288,7 @@ def reserved(budget: Budget, *calls: Asked) -> list[Reservation]:
 
 
 # 300 bytes of its own, 344 of instructions and 256 for a frame: 900 tokens of input at most.
-CALL = Asked(300, 1, 100, "i" * 344)
+CALL = CallSize(300, 1, 100, "i" * 344)
 
 
 def test_the_budget_sets_aside_a_token_per_byte_until_a_reply_proves_less() -> None:
@@ -300,7 +300,7 @@ def test_the_budget_sets_aside_a_token_per_byte_until_a_reply_proves_less() -> N
     # The instructions took no more than 200, in whatever text is to come with them.
     (third,) = reserved(budget, CALL)
     assert third.most == Tokens(500, 100)
-    (other,) = reserved(budget, Asked(300, 1, 100, "I" * 344))
+    (other,) = reserved(budget, CallSize(300, 1, 100, "I" * 344))
     assert other.most == Tokens(900, 100)
 
 
@@ -375,9 +375,9 @@ def test_tokens_that_nobody_reported_are_charged_at_their_bound() -> None:
 
 def test_the_budget_learns_the_output_from_replies() -> None:
     budget = Budget(Limits(), None, Stop())
-    (first,) = reserved(budget, Asked(0, 2))
+    (first,) = reserved(budget, CallSize(0, 2))
     budget.settle(first, 50, 20)
-    assert budget.expected(Asked(0, 4)).output == 40.0
+    assert budget.expected(CallSize(0, 4)).output == 40.0
 
 
 def test_a_cost_bound_counts_earlier_sessions_and_needs_a_price() -> None:
@@ -481,9 +481,9 @@ def test_a_sleeper_wakes_when_the_end_is_asked_for() -> None:
 def test_who_waits_for_a_slot_is_not_sent_into_a_pause() -> None:
     async def story() -> float:
         held = gate(Limits())
-        under_way = [await held.enter(Asked(0, 1)) for _ in range(4)]
+        under_way = [await held.enter(CallSize(0, 1)) for _ in range(4)]
         loop = asyncio.get_running_loop()
-        queued = asyncio.create_task(held.enter(Asked(0, 1)))
+        queued = asyncio.create_task(held.enter(CallSize(0, 1)))
         await asyncio.sleep(0)  # it has passed the pause and stands in the queue for a slot
         started = loop.time()
         for ticket in under_way:
@@ -498,8 +498,8 @@ def test_who_waits_for_a_slot_is_not_sent_after_the_end_was_asked_for() -> None:
     async def story() -> tuple[list[object], int]:
         stop = Stop()
         held = gate(Limits(), stop)
-        under_way = [await held.enter(Asked(0, 1)) for _ in range(4)]
-        queued = [asyncio.create_task(held.enter(Asked(0, 1))) for _ in range(6)]
+        under_way = [await held.enter(CallSize(0, 1)) for _ in range(4)]
+        queued = [asyncio.create_task(held.enter(CallSize(0, 1))) for _ in range(6)]
         await asyncio.sleep(0)
         stop.request(Interrupted("enough"))
         for ticket in under_way:

@@ -37,7 +37,7 @@ from krisis.execution.cache import ReplyCache
 from krisis.execution.cluster import Cluster
 from krisis.execution.grid import SweepFolder, plan_of
 from krisis.execution.options import Batching, Execution
-from krisis.execution.pacing.budget import Asked, Budget, Limits, Purse
+from krisis.execution.pacing.budget import Budget, CallSize, Limits, SharedBudget
 from krisis.execution.pacing.prices import Price
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
@@ -455,16 +455,19 @@ def test_what_open_provider_batches_can_take_is_set_aside_at_their_price(
     assert server.counts()["sizes"] == [7]
 
 
-def test_runs_that_share_a_purse_count_open_provider_batches_at_their_price() -> None:
-    purse = Purse(Limits(max_cost=0.0025))
+def test_runs_that_share_a_budget_count_open_provider_batches_at_their_price() -> None:
+    shared_budget = SharedBudget(Limits(max_cost=0.0025))
     first, second = (
-        Budget(purse.limits, Price(10.0, 100.0), Stop(), purse=purse, name=name) for name in "ab"
+        Budget(
+            shared_budget.limits, Price(10.0, 100.0), Stop(), shared_budget=shared_budget, name=name
+        )
+        for name in "ab"
     )
-    asked = Asked(n_bytes=44, n_records=1, output_cap=7)
+    asked = CallSize(n_bytes=44, n_records=1, output_cap=7)
     most = first.hold(asked)
     assert most == (256 + 44, 7)  # bytes and the frame, and the cap
     # 300 and 7 tokens at 10 and 100 dollars a million are 0.0037, half of it 0.00185.
-    assert purse.beside("b") == (307, pytest.approx(0.00185))
+    assert shared_budget.beside("b") == (307, pytest.approx(0.00185))
     assert second.hold(asked) is None
     first.hold_again(most, -1)
     assert second.hold(asked) == most

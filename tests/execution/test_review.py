@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from krisis.backends.asking import Asking, Elicitation, Way
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatReply
+from krisis.backends.elicitation import Asking, Elicitation, Way
 from krisis.backends.scripted import ScriptedBackend
 from krisis.benchmark import Benchmark
 from krisis.data.base import PatientRecord, RecordListSuite, Task

@@ -16,8 +16,8 @@ from tests.commands import krisis
 from tests.documents import said
 
 from krisis import Benchmark, PatientRecord
-from krisis.backends.asking import Asking, Elicitation, Way
 from krisis.backends.chat import ChatReply, ChatRequest
+from krisis.backends.elicitation import Asking, Elicitation, Way
 from krisis.backends.openai import OpenAIBackend
 from krisis.backends.scripted import ScriptedBackend
 from krisis.backends.template import PromptTemplate

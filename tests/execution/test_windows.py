@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from krisis.errors import BackendError, ProviderUnavailable, RateLimited
-from krisis.execution.pacing.budget import Asked, Budget, Limits
+from krisis.execution.pacing.budget import Budget, CallSize, Limits
 from krisis.execution.pacing.gate import Gate, Usage
 from krisis.execution.pacing.rates import TRAVEL_SECONDS
 from krisis.execution.stopping import Stop
@@ -37,7 +37,7 @@ async def arrived_at(
     async def worker() -> None:
         while loop.time() < seconds:
             cap = draw.choice([10, 100, 1000])
-            ticket = await gate.enter(Asked(draw.randint(1, 400), 1, cap))
+            ticket = await gate.enter(CallSize(draw.randint(1, 400), 1, cap))
             n_input = draw.randint(1, int(ticket.held.most.input))
             n_output = draw.choice([0, draw.randint(0, cap), cap])
             await asyncio.sleep(draw.choice([0, 0, 0, draw.uniform(0, travel_seconds)]))
@@ -123,7 +123,7 @@ def test_after_a_pause_of_a_minute_the_next_minute_keeps_to_the_limit(
         times: list[float] = []
 
         async def one(number: int) -> None:
-            ticket = await gate.enter(Asked(400, 1, 100))
+            ticket = await gate.enter(CallSize(400, 1, 100))
             times.append(loop.time())
             if number == 0:
                 gate.failed(ticket, RateLimited("429", status=429, retry_after_seconds=60.0))
@@ -146,7 +146,7 @@ def test_the_limit_is_used(in_virtual_time: InVirtualTime) -> None:
         budget = Budget(limits, None, stop)
         gate = Gate(limits, budget, stop, max_concurrency=4, clock=loop.time)
         for _ in range(3000):
-            gate.succeeded(await gate.enter(Asked(400, 1, 100)), Usage(100, 20))
+            gate.succeeded(await gate.enter(CallSize(400, 1, 100)), Usage(100, 20))
         return loop.time()
 
     # Five minutes' worth, less the first burst.

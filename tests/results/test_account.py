@@ -14,10 +14,11 @@ from krisis.errors import InvalidFile
 from krisis.metrics import MetricScore, default_benchmark_metrics, score_all
 from krisis.pages.document import Table
 from krisis.results import result as seed_path
-from krisis.results.account import Agreement, RunFacts, TaskFacts
+from krisis.results.account import RepeatAgreement, RunFacts
 from krisis.results.base import Attrition, Prompts, Provenance, Spending
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import STOP_CAUSES, BudgetReached, Interrupted, StopCause
+from krisis.task_facts import TaskFacts
 
 SEED_KEYS = {
     *("batch_size", "max_concurrency", "n_input_records", "n_api_batches", "elapsed_seconds"),
@@ -60,7 +61,7 @@ FACTS = RunFacts(
     prompts=Prompts.of(ROWS, verified=True),
     attrition=Attrition(n_loaded=6),
     stop=BudgetReached("the next call could exceed the budget (max_tokens 9)"),
-    agreement=Agreement(4, 0.5, 1),
+    agreement=RepeatAgreement(4, 0.5, 1),
     baselines={"majority": {"Accuracy": MetricScore("Accuracy", 0.5, n_evaluated=4)}},
     scores_by_source={"real": {"Brier Score": MetricScore("Brier Score", math.nan)}},
     other={"ward": "B2"},

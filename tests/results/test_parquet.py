@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.invented_runs import TASK, invented_rows
+from tests.invented_runs import TASK, invented_rows, task_facts
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
@@ -21,7 +21,7 @@ from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_al
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
 from krisis.results import parquet
-from krisis.results.account import Provenance, RunFacts, TaskFacts
+from krisis.results.account import Provenance, RunFacts
 from krisis.results.base import BenchmarkResult
 from krisis.results.export import tidy_table, write_parquet
 from krisis.results.parquet import load_parquet
@@ -32,7 +32,7 @@ OPTIONS = BootstrapOptions(n_resamples=200)
 
 
 def exported(rows: list[EvaluationResult], path: Path, **known: object) -> BenchmarkResult:
-    facts = RunFacts(provenance=Provenance(task_facts=TaskFacts.of({**TASK, **known})))
+    facts = RunFacts(provenance=Provenance(task_facts=task_facts({**TASK, **known})))
     result = BenchmarkResult(rows, {}, {"suite": "invented", "task": "detection"}, "m", facts=facts)
     write_parquet(tidy_table(result), path, result)
     return result

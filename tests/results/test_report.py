@@ -23,7 +23,7 @@ from krisis.metrics.scoring import metric_from_name
 from krisis.pages.numbers import Estimate, figure
 from krisis.pages.run import run_document
 from krisis.pages.shell import page as page_of
-from krisis.results.account import EXECUTION_FIELDS, TaskFacts
+from krisis.results.account import EXECUTION_FIELDS
 from krisis.results.report import (
     format_json_report,
     format_metrics_json_report,
@@ -31,6 +31,7 @@ from krisis.results.report import (
 )
 from krisis.results.result import BenchmarkResult
 from krisis.results.suite_facts import SuiteFacts
+from krisis.task_facts import TaskFacts
 
 
 def result_of(rows: list[EvaluationResult], **extras: object) -> BenchmarkResult:

@@ -10,7 +10,7 @@ from tests.commands import krisis
 from tests.invented_runs import edit_run, invented_rows, only_run, result_of, write_run
 
 from krisis.metrics.base import Rows
-from krisis.runs.read import Decision, open_run
+from krisis.runs.read import LedgerEntry, open_run
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def run(tmp_path: Path) -> Path:
     return write_run(tmp_path / "run", result_of(Rows(rows)))
 
 
-def ledger_of(path: Path) -> list[Decision]:
+def ledger_of(path: Path) -> list[LedgerEntry]:
     with open_run(path) as opened:
         return opened.ledger()
 

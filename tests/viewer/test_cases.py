@@ -8,13 +8,21 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from tests.invented_runs import ANSWERS, TASK, begin_run, invented_rows, result_of, write_run
+from tests.invented_runs import (
+    ANSWERS,
+    TASK,
+    begin_run,
+    invented_rows,
+    result_of,
+    task_facts,
+    write_run,
+)
 from tests.test_no_leak import TABLES
 from tests.viewer.conftest import Site
 
@@ -24,14 +32,13 @@ from krisis.backends.schema import case_name
 from krisis.backends.scripted import ScriptedBackend
 from krisis.data.table.suite import TableSuite
 from krisis.execution.prompts import shown_again
-from krisis.json_values import JsonObject, plain
+from krisis.json_values import JsonObject, dumps, plain
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import deferral_cell, verdict
-from krisis.results.account import TaskFacts
+from krisis.pages.cases import RowFilter
 from krisis.results.error_kinds import ERROR_KINDS, error_kind
 from krisis.results.export import csv_text, tidy_table
 from krisis.viewer.catalogue import CONFIDENT, Catalogue
-from krisis.viewer.filters import RowFilter
 from krisis.viewer.pages import case
 from krisis.viewer.pages.cases import PRESETS, parse_filter, query_of
 
@@ -55,7 +62,7 @@ def described_run(folder: Path, **changes: Any) -> Path:
         row.prompt, row.prompt_mode = TEMPLATE, "single"
         row.metadata = {**row.metadata, "sex": "M", "usual_egfr": 61.25, "site": "north"}
     result = result_of(rows, changes.pop("model", "m/described"))
-    facts = TaskFacts.of(TASK | {"features": FINDINGS} | changes)
+    facts = task_facts(TASK | {"features": FINDINGS} | changes)
     result.provenance = replace(result.provenance, task_facts=facts)
     return write_run(folder, result, features=SHOWN)
 
@@ -378,7 +385,7 @@ def test_the_text_shown_is_the_text_that_was_sent(
 
     records = list(suite.first(3))
     result = Benchmark(suite, ScriptedBackend(abstain), [], batch_size).run(records)
-    facts = TaskFacts.of(json.loads(json.dumps(suite.task.facts())))
+    facts = task_facts(json.loads(dumps(asdict(suite.task.facts()))))
     texts = [f"{request.system}\n\n{request.user}" for request in sent]
     for record, row in zip(records, result.evaluation_results, strict=False):
         stored = plain(record.features) | ({"context": record.context} if record.context else {})

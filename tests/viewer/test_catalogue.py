@@ -29,6 +29,7 @@ from tests.invented_runs import (
 from tests.viewer.conftest import Site
 
 from krisis.pages import run as run_pages
+from krisis.pages.cases import RowFilter
 from krisis.results import loading
 from krisis.results.loading import load_result
 from krisis.runs.schema import SIDE_FILES
@@ -36,7 +37,6 @@ from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.viewer import catalogue as catalogue_module
 from krisis.viewer import entries
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.filters import RowFilter
 from krisis.viewer.index import index_folder
 
 

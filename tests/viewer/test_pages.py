@@ -12,11 +12,11 @@ from tests.viewer.conftest import Site
 
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import verdict
+from krisis.pages.cases import OneCase, RowFilter
 from krisis.results.call_totals import CallTotals
 from krisis.runs.write import RowPlace
-from krisis.viewer.case_links import CaseLinks
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.filters import RowFilter
+from krisis.viewer.pages.cases import case_address
 
 
 @pytest.fixture(scope="module")
@@ -205,13 +205,12 @@ def test_a_row_of_a_run_with_gaps_has_its_own_features_and_address(tmp_path: Pat
     found = [run.case(position) for position in run.places]
     assert [case.features["x"] for case in found if case and case.features] == run.places
     assert run.places[:2] == [0, 2]
-    links, linked = CaseLinks(run), 0
+    address, linked = case_address(run), 0
     for _, table in run.document.tables():
-        for key, cells in zip(table.keys, table.rows, strict=False):
-            if table.name.startswith("worst "):
-                address = links.number(table.name, {"case": cells[0], "key": key}, "case")
-                position = int(address.partition("/cases/")[2].partition("?")[0])
-                assert run.row(position).record_id == cells[0]
+        for (at, place), behind in table.cases.items():
+            if isinstance(behind, OneCase):
+                position = int(address(behind).partition("/cases/")[2].partition("?")[0])
+                assert run.row(position).record_id == table.rows[at][place]
                 linked += 1
     assert linked
 

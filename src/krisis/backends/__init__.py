@@ -3,10 +3,10 @@
 from krisis.lazy_names import lazily
 
 _HOMES = {
-    "Asking": "krisis.backends.asking",
+    "Asking": "krisis.backends.elicitation",
     "BackendResponse": "krisis.backends.base",
     "BaseBackend": "krisis.backends.base",
-    "Elicitation": "krisis.backends.asking",
+    "Elicitation": "krisis.backends.elicitation",
     "Guideline": "krisis.backends.baselines.rules",
     "PromptTemplate": "krisis.backends.template",
     "RuleBackend": "krisis.backends.baselines.rules",

@@ -16,8 +16,8 @@ from krisis.backends.batch_api import (
 )
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, schema_in_words
-from krisis.backends.members import Members, read_body
 from krisis.backends.provider import CallOptions, ProviderBackend
+from krisis.backends.response_fields import Members, read_body
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 

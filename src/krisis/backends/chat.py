@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, Self, TypedDict, TypeVar
 
 from krisis.backends import blocking
-from krisis.backends.asking import Asking
 from krisis.backends.base import BackendResponse, BaseBackend, believable_count
+from krisis.backends.elicitation import Asking
 from krisis.backends.prompt import build_prompt
-from krisis.backends.reply import read_answers, read_probabilities
-from krisis.backends.responses import responses_of
+from krisis.backends.reply import read_answers, read_probabilities, responses_of
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.backends.schema import reply_schema
 from krisis.backends.scrubbing import without_values

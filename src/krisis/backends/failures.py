@@ -6,9 +6,9 @@ import errno
 from collections.abc import Mapping
 
 from krisis.backends.chat import ChatRequest
+from krisis.backends.retry import retry_after_seconds
 from krisis.backends.scrubbing import provider_words
 from krisis.backends.secrets import Secret
-from krisis.backends.waiting import retry_after_seconds
 from krisis.errors import (
     AuthenticationFailed,
     BackendError,

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Unpack
 from krisis.backends.batch_api import BatchApi, BatchState, ErrorResult, NotAnswered, Sighting
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, schema_in_words
-from krisis.backends.members import Members, read_body, token
 from krisis.backends.provider import CallOptions, ProviderBackend
+from krisis.backends.response_fields import Members, read_body, token
 from krisis.backends.signals import TokenLogprob
 from krisis.json_values import JsonMapping, JsonObject
 

@@ -17,10 +17,9 @@ from krisis.backends.batch_api import (
     json_lines,
 )
 from krisis.backends.chat import ChatReply, ChatRequest
-from krisis.backends.completion import reply_from_completion
 from krisis.backends.dialects import Dialect, schema_in_words
-from krisis.backends.members import read_body
 from krisis.backends.provider import CallOptions, ProviderBackend
+from krisis.backends.response_fields import read_body, reply_from_completion
 from krisis.json_values import JsonMapping, JsonObject
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from krisis.backends.asking import Asking, Elicitation, Way
+from krisis.backends.elicitation import Asking, Elicitation, Way
 from krisis.backends.schema import case_name
 from krisis.backends.template import filled
 from krisis.backends.wording import PLAIN, Wording, wording_of

@@ -6,21 +6,28 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from krisis.backends.asking import (
+from krisis.backends.base import BackendResponse
+from krisis.backends.elicitation import (
     GUESSES,
     MAX_RATIONALE_CHARACTERS,
     RATIONALE,
     Elicitation,
     Way,
 )
-from krisis.backends.json_text import JsonObject, Token, objects_in
+from krisis.backends.json_text import ObjectInText, Token, objects_in
 from krisis.backends.schema import case_name, checker
+from krisis.backends.signals import token_signals
 from krisis.data.base import Label, Task
 from krisis.errors import MalformedReply, TruncatedReply
 from krisis.json_values import JsonMapping, JsonValue
+
+if TYPE_CHECKING:
+    from krisis.backends.chat import ChatReply, ChatRequest
+
 
 # Ten times the longest answer to a large batch; it is read in less than a second.
 MAX_REPLY_CHARACTERS = 500_000
@@ -99,7 +106,7 @@ def read_probabilities(
     return [(_probability(row), said) for row, _, said in _rows(found, text, names)]
 
 
-def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None:
+def _answer_object(text: str, key: str, finish_reason: str) -> ObjectInText | None:
     if len(text) > MAX_REPLY_CHARACTERS:
         raise MalformedReply(
             f"the reply has more than the {MAX_REPLY_CHARACTERS:,} characters that are read; "
@@ -146,7 +153,7 @@ def _refusal(text: str, finish_reason: str, n_records: int | None) -> Answer:
 
 
 def _rows(
-    found: JsonObject, text: str, expected: Sequence[str]
+    found: ObjectInText, text: str, expected: Sequence[str]
 ) -> list[tuple[JsonMapping, tuple[Token, ...], str]]:
     """Return the results of a batch in the order of its cases, each with the text that says it."""
     assert found.value is not None
@@ -338,3 +345,63 @@ def _value_span(tokens: tuple[Token, ...], key: str) -> tuple[int, int] | None:
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     return repr(text if len(text) <= 80 else text[:79] + "…")
+
+
+def responses_of(
+    request: ChatRequest, reply: ChatReply, answers: Sequence[Answer]
+) -> list[BackendResponse]:
+    """Return a response for each answer, with its share of what the call took."""
+    n = len(answers)
+    shares = zip(
+        shared_out(reply.input_tokens, n),
+        shared_out(reply.output_tokens, n),
+        shared_out(reply.cached_tokens, n),
+        shared_out(reply.reasoning_tokens, n),
+        strict=True,
+    )
+    responses = [
+        _response(request, reply, answer, share)
+        for answer, share in zip(answers, shares, strict=True)
+    ]
+    if request.mode == "batch":
+        for place, response in enumerate(responses):
+            response.signals["batch_position"] = place
+    return responses
+
+
+def _response(
+    request: ChatRequest, reply: ChatReply, answer: Answer, share: tuple[int | None, ...]
+) -> BackendResponse:
+    n_in, n_out, n_cached, n_reasoning = share
+    usage = {"cached_tokens": n_cached, "reasoning_tokens": n_reasoning}
+    return BackendResponse(
+        prediction=answer.prediction,
+        abstained=answer.abstained,
+        confidence=answer.confidence,
+        raw_response=answer.text,
+        prompt=request.template,
+        prompt_mode=request.mode,
+        input_tokens=n_in,
+        output_tokens=n_out,
+        total_tokens=None if n_in is None or n_out is None else n_in + n_out,
+        signals={
+            **answer.signals,
+            **token_signals(reply.text, reply.logprobs, answer.prediction_span),
+            **{name: count for name, count in usage.items() if count is not None},
+        },
+        latency_seconds=reply.latency_seconds,
+        finish_reason=reply.finish_reason,
+        model=reply.model or request.model,
+    )
+
+
+def shared_out(total: int | None, n_rows: int) -> list[int | None]:
+    """Share a count over the rows of a call so that the parts add up to it.
+
+    >>> shared_out(10, 3)
+    [4, 3, 3]
+    """
+    if total is None:
+        return [None] * n_rows
+    part, rest = divmod(total, n_rows)
+    return [part + (row < rest) for row in range(n_rows)]

@@ -7,7 +7,7 @@ from functools import cache
 
 from pydantic import TypeAdapter
 
-from krisis.backends.asking import RATIONALE, Elicitation, Way
+from krisis.backends.elicitation import RATIONALE, Elicitation, Way
 from krisis.data.base import Label, Task
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 

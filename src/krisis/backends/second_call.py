@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from krisis.backends.asking import Asking, Way
 from krisis.backends.base import BackendResponse
+from krisis.backends.elicitation import Asking, Way
 from krisis.backends.prompt import Prompt, build_p_true_prompt, how_sure_text
-from krisis.backends.reply import without_thoughts
-from krisis.backends.responses import shared_out
+from krisis.backends.reply import shared_out, without_thoughts
 from krisis.backends.schema import case_name, probability_schema
 from krisis.data.base import Features, Label, Task
 from krisis.data.perturbation import Perturbed

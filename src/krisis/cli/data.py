@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,11 +12,9 @@ from krisis.backends.prompt import build_prompt
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.data.base import SuiteConfig
-from krisis.data.ckd.commands import check_uci
-from krisis.data.ckd.uci import COLUMNS, read_file
 from krisis.data.table.check import check_suite, problem_lines
 from krisis.data.table.sheet import sheet_text
-from krisis.errors import InvalidFile, InvalidValue
+from krisis.errors import InvalidFile
 from krisis.json_values import dumps
 from krisis.results.artefacts import kind_of, refused
 
@@ -27,13 +24,10 @@ for _name in registry.names("commands"):
     command(app, name=_name)(registry.find("commands", _name))
 
 
-@command(app, "krisis data check clinic.yaml", "krisis data check cohort.csv --json")
+@command(app, "krisis data check clinic.yaml", "krisis data check clinic.yaml --json")
 def check(
-    file: Path = typer.Argument(
-        ..., help="The YAML file of a table suite, or a CSV or ARFF file of the kidney suite."
-    ),
+    file: Path = typer.Argument(..., help="The YAML file of a table suite."),
     task: str | None = typer.Option(None, "--task"),
-    sex_column: str | None = typer.Option(None, "--sex-column"),
     data_path: Path | None = typer.Option(
         None,
         "--data-path",
@@ -41,44 +35,22 @@ def check(
     ),
     as_json: bool = typer.Option(False, "--json"),
 ) -> None:
-    """Print the data sheet of a table suite and all its problems, or check a kidney table.
+    """Print the data sheet of a table suite and all its problems.
 
     Problems are listed by severity, each with the line to change. Exits 2 when the file cannot be
     used: a wrong key, a value that cannot be read, a leak of the label. Columns that no task uses
     are not checked.
     """
-    is_suite = registry.is_suite_file(str(file))
-    if is_suite and sex_column is not None:
-        raise InvalidValue(
-            "--sex-column is for files of the kidney suite; name columns in the YAML"
-        )
-    if not is_suite and task is not None:
-        raise InvalidValue(f"--task is for the YAML file of a table suite, and {file} is none")
-    if is_suite:
-        _sheet(file, SuiteConfig(task=task) if task else SuiteConfig(), data_path, as_json=as_json)
-        return
-    if data_path is not None:
-        raise InvalidValue("--data-path is for the YAML file of a table suite")
-    if kind_of(file) == "run" and (refusal := refused(file, "a suite or a kidney table")):
+    if not file.is_file():
+        raise InvalidFile(f"there is no file {file}; give the YAML file of a table suite")
+    if kind_of(file) == "run" and (refusal := refused(file, "the file of a suite")):
         raise refusal
-    if _is_other_table(file):
-        read_file(file)  # why it cannot be read at all goes before what it lacks
+    if not registry.is_suite_file(str(file)):
         raise InvalidFile(
-            f"{file} is a table that no suite describes; type: krisis init {file}, then: krisis "
-            f"data check {file.with_suffix('.yaml')}"
+            f"{file} is no YAML file; of a table of your own, type: krisis init {file}, then: "
+            f"krisis data check {file.with_suffix('.yaml')}"
         )
-    check_uci(file, sex_column=sex_column, as_json=as_json)
-
-
-def _is_other_table(file: Path) -> bool:
-    """Tell whether a table has fewer than half of the columns of the kidney tables."""
-    if not file.is_file() or file.suffix.lower() == ".arff":
-        return False
-    with file.open(encoding="utf-8", errors="replace") as opened:
-        header = re.split(r"[,;\t|]", opened.readline(100_000).lower().replace('"', ""))
-    names = {name.strip() for name in header} - {""}
-    # Of an empty file, or one with an empty first line, the reader of kidney tables says so.
-    return bool(names) and 2 * len(names & {*COLUMNS}) < len(COLUMNS)
+    _sheet(file, SuiteConfig(task=task) if task else SuiteConfig(), data_path, as_json=as_json)
 
 
 def _sheet(file: Path, config: SuiteConfig, data_path: Path | None, *, as_json: bool) -> None:

@@ -24,6 +24,10 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--as": ("FORMAT", "What the files are: inspect, lm-eval, csv, jsonl or parquet."),
     "--assurance": ("SHARE", "Probability that the interval is at most this wide."),
     "--audit": ("", "Add the audit of the groups of the task, as `krisis audit` does."),
+    "--author": (
+        "FILE",
+        "Your answers to open items (YAML); written for you if it does not exist.",
+    ),
     "--bootstrap-resamples": ("NUMBER", "Number of resamples of patients."),
     "--browser": ("", "Open a browser."),
     "--by": (
@@ -165,7 +169,6 @@ FLAGS: dict[str, tuple[str, str]] = {
         "Inspect: the scorer whose answers are taken, or NAME.KEY for one of its values.",
     ),
     "--seed": ("NUMBER", "Seed of what is drawn at random; repeatable."),
-    "--sex-column": ("COLUMN", "A column of the kidney suite's file that holds sex."),
     "--should-defer": ("COLUMN", "Column or metadata key of the deferral label."),
     "--signals": ("NAMES", "Comma-separated signals; default: the confidence asked for."),
     "--simulations": ("NUMBER", "Simulated studies; default 1000 (comparisons: 400)."),

@@ -60,7 +60,7 @@ def give(
         text = facts if isinstance(facts, str) else dumps(facts)
     elif format == "table":
         colour = output is None and has_colour()
-        text = terminal_text(found.document(), verbose=verbose, colour=colour)
+        text = terminal_text(found.document(brief=not verbose), verbose=verbose, colour=colour)
     else:
         text = found.written(format)
     if output is not None:

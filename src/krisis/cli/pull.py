@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from rich.console import Console
 
-from krisis.backends.models import PULLABLE as MODELS
+from krisis.backends.local import PULLABLE as MODELS
 from krisis.cli.help import command, new_app
 from krisis.data.support2.file import SUPPORT2
 from krisis.errors import UnknownName

@@ -8,15 +8,16 @@ from pathlib import Path
 import typer
 
 from krisis import registry
-from krisis.data.base import PlainRow, PlainRun, Task
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, dumps, read_object, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import STATED
 from krisis.metrics.repeats import Ties, collapse_repeats, ties_of
+from krisis.plain_run import PlainRow, PlainRun
 from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.load import load_run, read_description
 from krisis.runs.places import is_run_file
+from krisis.task_facts import TaskFacts
 
 
 def write_beside(runs: list[Path], output: Path | None = None, *, overwrite: bool = False) -> Path:
@@ -64,7 +65,7 @@ def plain_run(run: Path) -> PlainRun:
     ties = ties_of(row.signals for row in rows)
     return PlainRun(
         suite=suite.suite,
-        task=Task(suite.task),
+        task=TaskFacts(suite.task),
         rows=[plain_row(row) for row in rows],
         run_id=described.run_id,
         git_commit=described.git_commit,

@@ -168,6 +168,11 @@ def _as_number(value: JsonValue) -> float:
 
 def _complain(run: RunItems, index: int, name: str, found: tuple[JsonValue, Signal, str]) -> None:
     value, signal, needed_by = found
+    if not run.given(name)[run.predicted].any():
+        raise InvalidValue(
+            f"no answer has the signal {name}, which {needed_by} needs; choose another variant or "
+            "a run whose backend returned it"
+        )
     if value is None:
         raise InvalidValue(
             f"{run.place(index)}: the signal {name} is null and {needed_by} needs a number; "

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Self, TypeVar
@@ -20,22 +20,11 @@ from krisis.data.patient_record import (
     first_records,
     records_hash,
 )
-from krisis.data.task import (
-    CostTable,
-    FeatureDescription,
-    Features,
-    FeatureValue,
-    Judgement,
-    ReplyField,
-    Rule,
-    SecondUnit,
-    Task,
-    TotalScale,
-)
+from krisis.data.task import Features, FeatureValue, Judgement, ReplyField, Rule, Task
 from krisis.display import cut
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
-from krisis.outcomes import NO_ANSWER_CLASSES
+from krisis.task_facts import CostTable, FeatureDescription, SecondUnit, TotalScale
 
 __all__ = [
     "BaseDataSuite",
@@ -47,8 +36,6 @@ __all__ = [
     "Judgement",
     "Label",
     "PatientRecord",
-    "PlainRow",
-    "PlainRun",
     "RecordListSuite",
     "Records",
     "ReplyField",
@@ -145,41 +132,6 @@ def _task_name(value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValue(f"task must be the name of a task, not {value!r}")
     return value if isinstance(value, _NotChosen) else value.strip().lower()
-
-
-@dataclass(frozen=True, slots=True)
-class PlainRow:
-    """One record of a finished run as a file format knows it.
-
-    ``prediction`` is None where the model abstained; ``failed`` says why there is no answer, in a
-    class of failures where it is known, and ``truth`` may then be unknown.
-    """
-
-    cluster_id: Label
-    item: str
-    truth: Label | None
-    prediction: Label | None
-    signals: JsonMapping = field(default_factory=dict)
-    failed: str | None = None
-    failure_class: str = ""
-
-    @property
-    def has_no_answer(self) -> bool:
-        """Tell whether the model replied, and not with an answer."""
-        return self.failed is not None and self.failure_class in NO_ANSWER_CLASSES
-
-
-@dataclass(frozen=True, slots=True)
-class PlainRun:
-    """A finished run in plain values: what a file format reads and what it writes."""
-
-    suite: str
-    task: Task
-    rows: Sequence[PlainRow]
-    run_id: str | None = None
-    git_commit: str | None = None
-    mode: str | None = None
-    provenance: JsonMapping = field(default_factory=dict)
 
 
 class BaseDataSuite(ABC):

@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import TypeVar
 
 from krisis.answers import Label
-from krisis.data.task import FeatureDescription, Features, SecondUnit, Task
+from krisis.data.task import Features, Task
 from krisis.errors import InvalidValue, UnknownName
+from krisis.task_facts import FeatureDescription, SecondUnit
 
 # The metadata by which a perturbed row says what was changed, and of which record it is.
 KIND, RECORD = "perturbation", "perturbation_of"

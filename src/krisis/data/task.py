@@ -2,89 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
 
 from krisis.answers import AnswerSet, Label
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonMapping, JsonObject, plain
+from krisis.json_values import JsonMapping
+from krisis.task_facts import (
+    LOSSES,
+    CostTable,
+    FeatureDescription,
+    Loss,
+    TaskFacts,
+    TotalScale,
+)
 
 # A value that a model is shown; None stands for "not measured". Suites may also give lists and
 # mappings of such values, which prompts write out; see `krisis.backends.prompt.value_in_words`.
 FeatureValue: TypeAlias = str | int | float | None
 Features: TypeAlias = Mapping[str, FeatureValue]
-Loss = Literal["error", "abs", "abs_norm"]
-LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
 # What leads the report of a task with a price of deferring; accuracy rewards never deferring.
 HEADLINE = ("decision_skill", "decision_cost")
-
-
-@dataclass(frozen=True, slots=True)
-class SecondUnit:
-    """Another unit that a feature is also reported in: number · ``factor`` + ``offset``.
-
-    ``meaning`` is the meaning of the feature in this unit; where it is not given, every number in
-    the meaning is converted.
-    """
-
-    unit: str
-    factor: float
-    offset: float = 0.0
-    meaning: str = ""
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.factor) and self.factor and math.isfinite(self.offset)):
-            raise InvalidValue(
-                f"the factor to the unit {self.unit!r} must be a number other than 0 and its "
-                f"offset a number, not {self.factor!r} and {self.offset!r}"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureDescription:
-    """A feature in the words of a prompt: its name, unit, meaning and coded values.
-
-    ``text`` marks free text, which is quoted line by line; ``second_unit`` is shown in place of
-    the unit by ``--perturb unit``; ``decimals`` is how many digits after the point a number
-    shows at least, since 1.0 is measured more finely than 1; ``usual`` is the usual range in words
-    such as "70 to 99", for people who read a case: no prompt shows it.
-    """
-
-    words: str
-    unit: str = ""
-    meaning: str = ""
-    values: Mapping[Label, str] = field(default_factory=dict)
-    text: bool = False
-    second_unit: SecondUnit | None = None
-    decimals: int | None = None
-    usual: str = ""
-
-    def __post_init__(self) -> None:
-        if self.second_unit is not None and (self.values or self.text or not self.unit):
-            raise InvalidValue(
-                f"the feature {self.words!r} has a second unit, {self.second_unit.unit!r}, which "
-                "only a number in a unit can have; leave it out or state the unit"
-            )
-        if self.decimals is not None and (self.values or self.text or not 0 <= self.decimals <= 10):
-            raise InvalidValue(
-                f"the feature {self.words!r} has decimals={self.decimals!r}; give 0 to 10, and "
-                "only where it is a number"
-            )
-
-    def facts(self) -> JsonObject:
-        """Return what results must keep of the feature, as JSON values."""
-        values = {str(value): words for value, words in self.values.items()}
-        stated = {
-            "unit": self.unit,
-            "meaning": self.meaning,
-            "values": values,
-            "text": self.text,
-            "decimals": self.decimals,
-            "usual": self.usual,
-        }
-        return {"words": self.words, **{name: value for name, value in stated.items() if value}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,52 +36,6 @@ class ReplyField:
 
     type: object
     description: str
-
-
-@dataclass(frozen=True, slots=True)
-class TotalScale:
-    """How the scores of one patient's items add up to a total.
-
-    A total needs all but ``max_missing`` of the ``n_items``; ``bands`` are the totals at which the
-    second and every further band of severity begins; from ``cut_off`` on, screening is positive.
-    """
-
-    n_items: int
-    max_missing: int
-    cut_off: float
-    bands: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CostTable:
-    """What answers and deferrals cost: a preset of `krisis decide`, whose user must own it.
-
-    ``costs`` maps truth to answer to cost, right answers costing 0 unless listed; ``defer`` is one
-    figure or one per truth; ``needless_deferral`` is added where deferral was not due. ``note``
-    says in one sentence what the figures rest on.
-    """
-
-    costs: Mapping[Label, Mapping[Label, float]]
-    defer: float | Mapping[Label, float]
-    needless_deferral: float = 0.0
-    unit: str = "points"
-    note: str = ""
-
-    @classmethod
-    def by_distance(
-        cls, answers: Iterable[Label], *, too_low: float, too_high: float, defer: float, note: str
-    ) -> CostTable:
-        """Return costs that grow with every step between the answer and the truth."""
-        places = dict(enumerate(answers))
-        costs = {
-            truth: {
-                answer: too_low * (i - j) if j < i else too_high * (j - i)
-                for j, answer in places.items()
-                if i != j
-            }
-            for i, truth in places.items()
-        }
-        return cls(costs, defer, note=note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,26 +151,26 @@ class Task:
         """Say whether a prompt can be built: there is a question and there are answers."""
         return bool(self.question and self.answers)
 
-    def facts(self) -> JsonObject:
-        """Return what results must keep of the task, as JSON values."""
-        return {
-            "name": self.name,
-            "answers": [[answer, words] for answer, words in self.answers.items()],
-            "ordered": self.ordered,
-            "positive": self.positive,
-            **({"short_names": [*self.short_names.items()]} if self.short_names else {}),
-            "groups": dict(self.groups),
-            "default_loss": self.default_loss,
-            "default_confidence": self.default_confidence,
-            "metrics": list(self.metrics),
-            "total": None if self.total is None else asdict(self.total),
-            "person": self.person,
-            "unit": self.unit,
-            "price": self.price,
-            **({"losses": plain(losses)} if (losses := self.losses) else {}),
-            "costs": None if self.costs is None else plain(asdict(self.costs)),
-            "features": {name: shown.facts() for name, shown in self.features.items()},
-        }
+    def facts(self) -> TaskFacts:
+        """Return what results must keep of the task."""
+        return TaskFacts(
+            self.name,
+            answers=tuple(self.answers.items()),
+            ordered=self.ordered,
+            positive=self.positive,
+            short_names=tuple(self.short_names.items()),
+            groups=dict(self.groups),
+            default_loss=self.default_loss,
+            default_confidence=self.default_confidence,
+            person=self.person,
+            unit=self.unit,
+            metrics=self.metrics,
+            total=self.total,
+            costs=self.costs,
+            price=self.price,
+            losses=self.losses,
+            features=dict(self.features),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -197,13 +197,16 @@ def read_costs(path: Path) -> CostTable:
 
 def costs_of_run(run: RunItems, path: Path | None) -> CostTable:
     """Return the table of a file, else the preset of the task, checked against the answers."""
-    if path is None and run.costs is None:
+    if path is not None:
+        table = read_costs(path)
+    elif run.costs is not None:
+        task = f" of the task {run.source.task!r}" if run.source.task else ""
+        table = costs_from(asdict(run.costs), f"the preset{task}")
+    else:
         raise InvalidValue(
             f"the task of {run.source.path} has no preset of costs; add --cost FILE, which "
             "--write-cost FILE drafts"
         )
-    preset = f"the preset of the task {run.source.task!r}" if run.source.task else "the preset"
-    table = costs_from(run.costs or {}, preset) if path is None else read_costs(path)
     known = set(answers_of(run))
     named = {label for pair in table.costs for label in pair}
     named |= set(table.defer) if isinstance(table.defer, Mapping) else set()
@@ -231,13 +234,11 @@ def cost_file_text(run: RunItems) -> str:
         row = {a: most if c is None else c for a, c in priced.items() if a != truth}
         right = table.costs.get((truth, truth)) if table else None
         lines.append(f"  {_key(truth)}: {_flow(row if right is None else {truth: right, **row})}")
-    defer = table.defer if table else 0.2
-    if defer is not None:
-        figure = _flow(defer) if isinstance(defer, Mapping) else _figure(defer)
-        lines.append(f"defer: {figure} # one figure, or one per truth")
+    defer = 0.2 if table is None or table.defer is None else table.defer
+    figure = _flow(defer) if isinstance(defer, Mapping) else _figure(defer)
+    lines.append(f"defer: {figure} # one figure, or one per truth")
     needless = _figure(table.needless_deferral if table else 0.0)
     lines.append(f"needless_deferral: {needless} # added where deferral was not due")
-    lines += [f"team: {dumps(dict(table.team))}"] if table and table.team else []
     return "\n".join(lines) + "\n"
 
 

@@ -488,7 +488,7 @@ def certificate_power(n: int, risk: float, delta: float, expected_risk: float) -
     risk at all thresholds.
 
     >>> round(certificate_power(320, 0.05, 0.1, 0.02), 3)
-    0.793
+    0.857
     """
     whole_level, chains = divided(delta)
     starts = [(start, level) for level, start in chain_starts(n, risk, chains)]

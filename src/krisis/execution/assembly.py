@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from krisis import registry
 from krisis.backends.base import BaseBackend
-from krisis.backends.catalogue import backend_from_name
+from krisis.backends.catalogue import backend_from_name, builds_prompts, dry_run_backend
 from krisis.backends.chat import ChatBackend, ChatRequest
 from krisis.backends.provider import ProviderBackend
-from krisis.backends.unready import builds_prompts, unready_backend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra, MissingKey, UnknownName
 from krisis.execution.batches import (
@@ -47,8 +46,8 @@ from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
+from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import metrics_from_names
-from krisis.results.account import TaskFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def backend_for_prompts(config: RunConfig) -> tuple[BaseBackend, str]:
         if not builds_prompts(config.model):
             raise
         lacks = str(error)
-    return backend_of(config, unready_backend), lacks
+    return backend_of(config, dry_run_backend), lacks
 
 
 def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
@@ -338,7 +337,7 @@ def _planned(config: RunConfig, parts: Assembled) -> list[Batch]:
     if config.stop_when is not None:
         seed = parts.suite.config.seed
         cases = in_random_order(cases, seed=seed, batch_size=config.batch_size)
-        answers = TaskFacts.of(parts.suite.task.facts()).answers_to_score()
+        answers = Answers.of(parts.suite.task.facts())
         Watch(config.stop_when, cases, answers=answers, description=parts.description)
     batches = plan_batches(cases, config.batch_size)
     kinds = check_perturb(config.perturb, config.stop_when)

@@ -24,7 +24,7 @@ from krisis.errors import (
 from krisis.execution.batches import Case, first_call, request_about
 from krisis.execution.cache import ReplyCache
 from krisis.execution.cluster import Workers
-from krisis.execution.pacing.budget import Asked, Promise
+from krisis.execution.pacing.budget import CallSize, FollowUpReservation
 from krisis.execution.pacing.gate import Gate, Usage
 from krisis.execution.plain_calls import (
     PlainCall,
@@ -69,7 +69,7 @@ class Attempts:
         call: Callable[[int | None], Awaitable[R]],
         usage_of: Callable[[R], Usage],
         *,
-        asked: Asked,
+        asked: CallSize,
         spent: CallTotals,
         shown: Shown | None = None,
     ) -> R:
@@ -106,7 +106,7 @@ class Attempts:
         call: Callable[[int | None], Awaitable[R]],
         usage_of: Callable[[R], Usage],
         *,
-        asked: Asked,
+        asked: CallSize,
         spent: CallTotals,
         shown: Shown | None,
     ) -> R:
@@ -133,7 +133,7 @@ class Attempts:
         self._first_calls.succeeded()
         return value
 
-    def withdraw(self, promise: Promise) -> None:
+    def withdraw(self, promise: FollowUpReservation) -> None:
         """Give back what is kept for a second call that is not made."""
         self._gate.withdraw(promise)
 
@@ -190,7 +190,7 @@ class ChatCaller:
         if not self._backend.asking.elicit.asks_twice:
             return (await self.exchanged(request, self.read, asked, spent))[1]
         following = self._backend.largest_second(first_call(cases, request))
-        promise = Promise(self.asked(following, self._backend.output_cap(request) or 0))
+        promise = FollowUpReservation(self.asked(following, self._backend.output_cap(request) or 0))
         try:
             asked, n_hits = replace(asked, then=promise), spent.n_cache_hits
             reply, responses = await self.exchanged(request, self.read, asked, spent)
@@ -203,14 +203,14 @@ class ChatCaller:
         finally:
             self._attempts.withdraw(promise)
 
-    def asked(self, request: ChatRequest, n_more: int = 0) -> Asked:
+    def asked(self, request: ChatRequest, n_more: int = 0) -> CallSize:
         """Return the size of a request; ``n_more`` bytes are not known yet."""
         n_bytes = len(request.shown.encode("utf-8", "surrogatepass")) + n_more
         cap, shared = self._backend.output_cap(request), self._backend.instructions(request)
-        return Asked(n_bytes, request.n_records, cap, shared)
+        return CallSize(n_bytes, request.n_records, cap, shared)
 
     async def exchanged(
-        self, request: ChatRequest, read: Reader[R], asked: Asked, spent: CallTotals
+        self, request: ChatRequest, read: Reader[R], asked: CallSize, spent: CallTotals
     ) -> tuple[ChatReply, R]:
         """Return the reply to a request, from the cache or from the provider, and what it says."""
         found = self.from_cache(request, read, spent)
@@ -233,7 +233,7 @@ class ChatCaller:
         return reply, value
 
     async def _fetch(
-        self, request: ChatRequest, read: Reader[R], asked: Asked, spent: CallTotals
+        self, request: ChatRequest, read: Reader[R], asked: CallSize, spent: CallTotals
     ) -> tuple[ChatReply, R]:
         sent = request
 
@@ -324,7 +324,7 @@ class ThreadCaller:
             responses = await self._attempts.make(
                 lambda cap: self._evaluated(call),
                 _usage,
-                asked=Asked(0, call.n_records),
+                asked=CallSize(0, call.n_records),
                 spent=spent,
                 shown=ShownRecords(call.records),
             )

@@ -16,7 +16,7 @@ from pydantic import (
     field_validator,
 )
 
-from krisis.backends.asking import Asking, Elicitation
+from krisis.backends.elicitation import Asking, Elicitation
 from krisis.backends.secrets import holds_secret, names_secret
 from krisis.backends.template import PromptTemplate, read_template
 from krisis.data.instructions import Instructions

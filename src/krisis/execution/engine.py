@@ -8,9 +8,9 @@ from dataclasses import replace
 from sys import intern
 
 from krisis.answers import AnswerSet, kept_value
-from krisis.backends.asking import RATIONALE
 from krisis.backends.base import BackendResponse
 from krisis.backends.chat import PromptMode
+from krisis.backends.elicitation import RATIONALE
 from krisis.data.base import BaseDataSuite
 from krisis.data.perturbation import KIND, RECORD
 from krisis.errors import BackendError, MalformedReply
@@ -39,11 +39,11 @@ class Engine:
         self,
         caller: Caller,
         prompts: PromptCheck,
-        review: Review,
+        review: StoragePolicy,
         *,
         stop: Stop,
         finished: Finished,
-        left_off: Callable[[CallTotals], None],
+        book_unfinished: Callable[[CallTotals], None],
         n_workers: int,
     ) -> None:
         self._caller = caller
@@ -51,7 +51,7 @@ class Engine:
         self._review = review
         self._stop = stop
         self._finished = finished
-        self._left_off = left_off
+        self._left_off = book_unfinished
         self._n_workers = n_workers
 
     async def run(self, batches: Sequence[Batch]) -> None:
@@ -82,34 +82,20 @@ class Engine:
             self._left_off(spent)
             raise
 
-    async def _settle(self, batch: Batch, spent: CallTotals) -> None:
+    async def _settle(self, batch: Batch, spent: CallTotals, *, again: bool = False) -> None:
         try:
             responses = await self._ask(batch, spent)
         except MalformedReply as error:
             lose(spent, error)
-            await self._settle_malformed(batch, error, spent=spent)
-        except BackendError as error:
-            lose(spent, error)
-            self.fail(batch, error, spent=spent)
-        else:
-            self.answer(batch, responses, spent=spent)
-
-    async def _settle_malformed(
-        self, batch: Batch, error: MalformedReply, *, spent: CallTotals
-    ) -> None:
-        if len(batch) > 1:
-            spent.n_splits += 1
-            middle = (len(batch) + 1) // 2
-            await self._settle(batch[:middle], spent)
-            await self._settle(batch[middle:], CallTotals())
-        elif isinstance(error, FINAL):
-            self.fail(batch, error, spent=spent)
-        else:
-            await self._ask_once_more(batch, spent)
-
-    async def _ask_once_more(self, batch: Batch, spent: CallTotals) -> None:
-        try:
-            responses = await self._ask(batch, spent)
+            if len(batch) > 1:
+                spent.n_splits += 1
+                middle = (len(batch) + 1) // 2
+                await self._settle(batch[:middle], spent)
+                await self._settle(batch[middle:], CallTotals())
+            elif again or isinstance(error, FINAL):
+                self.fail(batch, error, spent=spent)
+            else:
+                await self._settle(batch, spent, again=True)
         except BackendError as error:
             lose(spent, error)
             self.fail(batch, error, spent=spent)
@@ -141,7 +127,7 @@ class Engine:
         self._finished(batch, [failed_row(case, error, text) for case in batch], spent)
 
 
-class Review:
+class StoragePolicy:
     """Reads answers by the task, lets the suite check signals, and takes out text not to store."""
 
     def __init__(self, suite: BaseDataSuite) -> None:

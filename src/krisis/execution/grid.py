@@ -51,7 +51,7 @@ _NOT_OF_AN_ENTRY = {
 _HINT = "models: [guideline, logistic]"
 
 
-class SideBySide(BaseModel):
+class ParallelCells(BaseModel):
     """How many cells run at the same time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -63,7 +63,7 @@ class SideBySide(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PlannedRun:
     """One run of a sweep, under the name that tells it apart from the others."""
 
     name: str
@@ -74,8 +74,8 @@ class Cell:
 class Plan:
     """All cells of a sweep in the order in which they begin, and the words that it was made of."""
 
-    cells: list[Cell]
-    side_by_side: SideBySide
+    cells: list[PlannedRun]
+    side_by_side: ParallelCells
     content: JsonObject
 
     @property
@@ -108,7 +108,7 @@ def read_plan(path: Path, *, check: bool = True) -> JsonObject:
 
 def plan_of(content: JsonObject, place: str) -> Plan:
     """Return the cells of a plan, every one checked; the models of one task follow each other."""
-    known = [*AXES, *SideBySide.model_fields, *RunConfig.model_fields]
+    known = [*AXES, *ParallelCells.model_fields, *RunConfig.model_fields]
     for name in content:
         if name not in known:
             raise InvalidFile(f"{place}: {UnknownName.among('option', str(name), known)}")
@@ -133,7 +133,7 @@ def plan_of(content: JsonObject, place: str) -> Plan:
         if not any(config == other for other, _ in found):
             found.append((config, chosen))
     names = _names(found, with_seed=len(lists["seeds"]) > 1)
-    cells = [Cell(name, config) for name, (config, _) in zip(names, found, strict=True)]
+    cells = [PlannedRun(name, config) for name, (config, _) in zip(names, found, strict=True)]
     return Plan(cells, _side_by_side(content, place), content)
 
 
@@ -212,10 +212,10 @@ def _names(found: list[tuple[RunConfig, JsonObject]], *, with_seed: bool) -> lis
     return names
 
 
-def _side_by_side(content: JsonObject, place: str) -> SideBySide:
-    given = {name: content[name] for name in SideBySide.model_fields if name in content}
+def _side_by_side(content: JsonObject, place: str) -> ParallelCells:
+    given = {name: content[name] for name in ParallelCells.model_fields if name in content}
     try:
-        return SideBySide.model_validate(given)
+        return ParallelCells.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from krisis.backends.asking import Asking
 from krisis.backends.base import BaseBackend
 from krisis.backends.batch_api import BatchApi
 from krisis.backends.chat import ChatBackend
+from krisis.backends.elicitation import Asking
 from krisis.backends.provider import ProviderBackend
 from krisis.data.base import Task
 from krisis.data.perturbation import Perturbation, perturbations
@@ -17,13 +17,13 @@ from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
 from krisis.execution.cluster import Cluster
 from krisis.execution.pacing.account import Account
-from krisis.execution.pacing.budget import Limits, Purse
+from krisis.execution.pacing.budget import Limits, SharedBudget
 from krisis.execution.pacing.prices import Price
 from krisis.execution.progress import ProgressDisplay, progress_unasked
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
-from krisis.results.account import TaskFacts
-from krisis.results.asking import AskingFacts
+from krisis.results.account import AskingFacts
+from krisis.task_facts import TaskFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class Batching:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    """What a run of a sweep shares: the account it is billed to, the purse, and its name there."""
+class SweepContext:
+    """What a run of a sweep shares: account, budget, and its name there."""
 
     account: Account
-    purse: Purse
+    shared_budget: SharedBudget
     name: str
 
 
@@ -67,7 +67,7 @@ class Execution:
     ``stop_when`` ends it when a question is answered, such as ``"accuracy >= 0.85"``, and asks the
     records in random order. ``baselines`` scores the suite's baselines on the same records, for the
     report. With ``batching`` the provider is handed many calls at once, for half the price.
-    ``cluster`` has the calls carried out by the workers of a Dask cluster. ``together`` is given to
+    ``cluster`` has the calls carried out by the workers of a Dask cluster. ``sweep`` is given to
     the runs of a sweep.
     """
 
@@ -83,7 +83,7 @@ class Execution:
     baselines: bool = False
     batching: Batching | None = None
     cluster: Cluster | None = None
-    together: Together | None = None
+    sweep: SweepContext | None = None
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)
@@ -134,10 +134,10 @@ def asking_facts(backend: BaseBackend) -> AskingFacts | None:
 
 def task_facts(task: Task, backend: BaseBackend) -> TaskFacts:
     """Return what results keep of a task: confidence is by default what the model was asked for."""
-    facts, variant = task.facts(), asking_of(backend).elicit.variant
-    if facts["default_confidence"] == "stated":
-        facts["default_confidence"] = variant
-    return TaskFacts.of(facts)
+    facts = task.facts()
+    if facts.default_confidence != "stated":
+        return facts
+    return replace(facts, default_confidence=asking_of(backend).elicit.variant)
 
 
 def batch_api_of(backend: BaseBackend) -> BatchApi:

@@ -15,7 +15,7 @@ from krisis.data.base import BaseDataSuite, FeatureDescription, PatientRecord, T
 from krisis.errors import PromptWithheld
 from krisis.execution.batches import Batch, Case
 from krisis.json_values import JsonMapping
-from krisis.results.account import TaskFacts
+from krisis.task_facts import TaskFacts
 
 _WORD = re.compile(r"\d+(?:[.,]\d+)?e[+-]?\d+|[^\W_]+(?:[.,][^\W_]+)*", re.IGNORECASE)
 # Words by which a text may name the right answer, in the order in which they are said.
@@ -127,12 +127,7 @@ def shown_again(
     The instructions are those of the stored template. The text is empty unless the findings, put
     together again without their values, are what the template has in their place.
     """
-    described = {
-        name: FeatureDescription(
-            one.words, one.unit, one.meaning, one.values, one.text, decimals=one.decimals
-        )
-        for name, one in task.features.items()
-    }
+    described = task.features
     features = dict(stored)
     context = "" if "context" in described else str(features.pop("context", ""))
     words = {

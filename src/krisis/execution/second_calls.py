@@ -16,7 +16,7 @@ from krisis.errors import (
     TruncatedReply,
     WorkerLost,
 )
-from krisis.execution.pacing.budget import Asked, Promise
+from krisis.execution.pacing.budget import CallSize, FollowUpReservation
 from krisis.results.call_totals import CallTotals
 
 R = TypeVar("R")
@@ -33,14 +33,14 @@ def lose(spent: CallTotals, error: BackendError) -> None:
 class Exchanges(Protocol):
     """Makes a call, or finds its reply in the cache."""
 
-    def asked(self, request: ChatRequest) -> Asked:
+    def asked(self, request: ChatRequest) -> CallSize:
         """Return the size of a request."""
 
     def exchanged(
         self,
         request: ChatRequest,
         read: Callable[[ChatRequest, ChatReply], R],
-        asked: Asked,
+        asked: CallSize,
         spent: CallTotals,
     ) -> Awaitable[tuple[ChatReply, R]]:
         """Return the reply to a request and what it says."""
@@ -61,7 +61,7 @@ class SecondCalls:
     caller: Exchanges
     backend: ChatBackend
     first: FirstCall
-    promise: Promise
+    promise: FollowUpReservation
     spent: CallTotals
     is_paid: bool
     _outcomes: list[BackendResponse | BackendError] = field(init=False)

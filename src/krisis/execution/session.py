@@ -1,8 +1,9 @@
-"""One session of a run: plan, run the engine, keep the ledger, state how it went."""
+"""One session of a run: plan, run the engine, keep every finished row, state how it went."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +17,6 @@ from krisis.backends.chat import ChatBackend
 from krisis.backends.retry import RetryPolicy
 from krisis.data.base import BaseDataSuite, Records
 from krisis.errors import RunConflict
-from krisis.execution.batch_results import Settling
 from krisis.execution.batches import (
     Batch,
     are_synthetic,
@@ -36,8 +36,7 @@ from krisis.execution.callers import (
     ThreadCaller,
 )
 from krisis.execution.cluster import MOST_CALLS, Cluster, Workers, recipe_of
-from krisis.execution.engine import Engine, Review
-from krisis.execution.ledger import Ledger
+from krisis.execution.engine import Engine, StoragePolicy
 from krisis.execution.options import (
     Execution,
     asking_facts,
@@ -50,13 +49,15 @@ from krisis.execution.options import (
 from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
 from krisis.execution.pacing.prices import cost_of, price_of
+from krisis.execution.progress import Tally
 from krisis.execution.prompts import PromptCheck
-from krisis.execution.provider_batches import BatchRunner
+from krisis.execution.provider_batches import BatchRunner, BatchSettler
 from krisis.execution.recorder import Opening, PriorSessions
 from krisis.execution.stop_when import Watch
-from krisis.execution.stopping import CannotGoOn, FirstCalls, Stop
+from krisis.execution.stopping import CannotGoOn, FailureLimit, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
+from krisis.metrics.labels import Answers
 from krisis.results.account import Prompts, Provenance, RunFacts, Spending
 from krisis.results.attrition import Attrition
 from krisis.results.call_totals import CallTotals
@@ -65,6 +66,89 @@ from krisis.results.stops import Decided, StopCause
 from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.description import Identity
 from krisis.runs.provider_batches import ProviderBatchLog
+
+
+class SessionRows:
+    """Takes finished rows in: on disk first, then in memory, the tally and the display."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        earlier: PriorSessions,
+        *,
+        gate: Gate,
+        stop: Stop,
+        n_cases: int,
+        watch: Watch | None = None,
+    ) -> None:
+        self._recorder = execution.recorder
+        self._display = execution.progress
+        self._gate = gate
+        self._failures = FailureLimit(execution.limits.max_failures, n_cases=n_cases, stop=stop)
+        self._watch, self._stop = watch, stop
+        self.rows = dict(earlier.rows)
+        self.spent = earlier.totals
+        self.tally = Tally(n_cases=n_cases)
+        self._count(list(self.rows.values()))
+        most, batch = self.spent.most_tokens, self.spent.batch_tokens
+        gate.budget.start_from(*most, self.rows.values(), batch)
+        self._look()
+
+    def begin(self) -> None:
+        """Open the display."""
+        self._display.begin(self._present_tally())
+
+    def finished(self, batch: Batch, rows: Sequence[EvaluationResult], spent: CallTotals) -> None:
+        """Keep the rows of a settled batch."""
+        if self._recorder is not None:
+            self._recorder.append([case.row_place for case in batch], rows, spent)
+        for case, row in zip(batch, rows, strict=True):
+            self.rows[case.position] = row
+        self.spent.add(spent)
+        self._count(rows)
+        self._failures.observe(rows)
+        self._look()
+        self._display.advance(self._present_tally())
+
+    def _look(self) -> None:
+        if self._watch is not None:
+            self._watch.look(self.rows, self._stop)
+
+    def show_waiting(self, words: str) -> None:
+        """Show how far provider batches are."""
+        self.tally.waiting = words
+        self._display.advance(self._present_tally())
+
+    def book_unfinished(self, spent: CallTotals) -> None:
+        """Keep what was spent on cases that are left for a later session."""
+        if spent.to_dict():
+            if self._recorder is not None:
+                self._recorder.note_totals(spent)
+            self.spent.add(spent)
+
+    def end(self, cause: StopCause | None) -> None:
+        """Close the display and note an early end."""
+        self._display.end(self._present_tally())
+        if cause is not None and self._recorder is not None:
+            self._recorder.note_stop(cause)
+
+    def in_order(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
+        """Return the rows of these positions in the order of the records."""
+        return [self.rows[position] for position in sorted(self.rows) if start <= position < below]
+
+    def _count(self, rows: Sequence[EvaluationResult]) -> None:
+        for outcome, n in Counter(row.outcome for row in rows).items():
+            name = f"n_{outcome}"
+            setattr(self.tally, name, getattr(self.tally, name) + n)
+
+    def _present_tally(self) -> Tally:
+        tally, most = self.tally, self.spent.most_tokens
+        tally.n_retries = self.spent.n_retries
+        tally.n_tokens = sum(most)
+        tally.cost = self._gate.budget.cost(*most, self.spent.batch_tokens)
+        tally.is_at_most = most != self.spent.paid_tokens
+        tally.limit = self._gate.concurrency.limit
+        return tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +180,7 @@ class Session:
             self._watch = Watch(
                 execution.stop_when,
                 self._asked,
-                answers=self._task.answers_to_score(),
+                answers=Answers.of(self._task),
                 description=job.description,
             )
         self._batches = plan_batches(self._asked, job.batch_size)
@@ -129,7 +213,7 @@ class Session:
         earlier = self._begin()
         self._refuse_live_beside(earlier.provider_batches)
         elapsed_before = earlier.elapsed_seconds
-        ledger = Ledger(
+        kept = SessionRows(
             self._execution,
             earlier,
             gate=gate,
@@ -137,13 +221,13 @@ class Session:
             n_cases=len(self._cases),
             watch=self._watch,
         )
-        await self._work(ledger, gate, earlier)
-        rows = ledger.in_order()
-        plain, perturbed = ledger.in_order(below=self._n_plain), ledger.in_order(self._n_plain)
+        await self._work(kept, gate, earlier)
+        rows = kept.in_order()
+        plain, perturbed = kept.in_order(below=self._n_plain), kept.in_order(self._n_plain)
         elapsed_seconds = elapsed_before + time.perf_counter() - started
         facts = RunFacts(
             provenance=self._provenance(rows, started_at),
-            spending=self._spending(ledger.spent, rows, elapsed_seconds, gate),
+            spending=self._spending(kept.spent, rows, elapsed_seconds),
             prompts=Prompts.of(rows, verified=isinstance(self._job.backend, ChatBackend)),
             attrition=Attrition.of(plain, self._n_plain),
             n_perturbed=len(self._cases) - self._n_plain,
@@ -207,15 +291,15 @@ class Session:
         )
 
     def _gate(self) -> Gate:
-        limits, together = self._execution.limits, self._execution.together
+        limits, context = self._execution.limits, self._execution.sweep
         most = self._job.max_concurrency
-        if together is None:
+        if context is None:
             account = None
             budget = Budget(limits, self._price, self._stop)
         else:
-            account = together.account
-            purse, name = together.purse, together.name
-            budget = Budget(limits, self._price, self._stop, purse=purse, name=name)
+            account = context.account
+            shared_budget, name = context.shared_budget, context.name
+            budget = Budget(limits, self._price, self._stop, shared_budget=shared_budget, name=name)
         recorder = self._execution.recorder
         return Gate(
             limits,
@@ -253,8 +337,8 @@ class Session:
         missing = [case for case in self._asked if case.position not in done]
         return plan_batches(missing, self._job.batch_size)
 
-    async def _work(self, ledger: Ledger, gate: Gate, earlier: PriorSessions) -> None:
-        review, batches = Review(self._job.suite), self._remaining(earlier)
+    async def _work(self, kept: SessionRows, gate: Gate, earlier: PriorSessions) -> None:
+        review, batches = StoragePolicy(self._job.suite), self._remaining(earlier)
         first_calls = FirstCalls(self._stop, review.error)
         caller = self._caller(gate, first_calls)
         n_workers = self._job.max_concurrency
@@ -267,17 +351,17 @@ class Session:
             self._prompts,
             review,
             stop=self._stop,
-            finished=ledger.finished,
-            left_off=ledger.left_off,
+            finished=kept.finished,
+            book_unfinished=kept.book_unfinished,
             n_workers=n_workers,
         )
-        ledger.begin()
+        kept.begin()
         try:
             await caller.open()
             if isinstance(caller, ChatCaller) and self._api is not None:
                 cases = {case.position: case for case in self._cases}
                 parts = (self._api, caller, engine, gate.budget, self._stop, cases)
-                runner = self._runner(ledger, Settling(*parts), first_calls)
+                runner = self._runner(kept, BatchSettler(*parts), first_calls)
                 await runner.run(batches, earlier.provider_batches)
             else:
                 await engine.run(batches)
@@ -289,15 +373,17 @@ class Session:
             raise (first.error if isinstance(first, CannotGoOn) else first) from None
         finally:
             await caller.close()
-            ledger.end(self._stop.cause)
+            kept.end(self._stop.cause)
         self._prompts.warn_of_doubts()
 
-    def _runner(self, ledger: Ledger, settling: Settling, first_calls: FirstCalls) -> BatchRunner:
+    def _runner(
+        self, kept: SessionRows, settler: BatchSettler, first_calls: FirstCalls
+    ) -> BatchRunner:
         batching, recorder = self._execution.batching, self._execution.recorder
         assert batching is not None
         assert recorder is not None
-        parts = (settling, batching, first_calls, recorder)
-        return BatchRunner(*parts, ledger.rows, ledger.spent, ledger.show_waiting)
+        parts = (settler, batching, first_calls, recorder)
+        return BatchRunner(*parts, kept.rows, kept.spent, kept.show_waiting)
 
     def _caller(self, gate: Gate, first_calls: FirstCalls) -> Caller:
         backend = self._job.backend
@@ -338,13 +424,11 @@ class Session:
         spent: CallTotals,
         rows: Sequence[EvaluationResult],
         elapsed_seconds: float,
-        gate: Gate,
     ) -> Spending:
         spending = Spending.of(spent, rows, elapsed_seconds=elapsed_seconds)
         cache = self._execution.cache
         return replace(
             spending,
             **cost_of(self._price, spent),
-            limit_history=tuple(gate.concurrency.history),
             cache_fault=(cache.fault or None) if cache is not None else None,
         )

@@ -9,9 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from krisis.errors import InvalidValue
-from krisis.json_values import JsonMapping, JsonValue
+from krisis.json_values import JsonValue
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Label, Loss, Table
+from krisis.task_facts import CostTable
 
 # The signal that holds the confidence which a krisis backend returned.
 STATED = "stated_confidence"
@@ -51,7 +52,7 @@ class RunItems:
     left_out: Sequence[str] = ()
     n_not_asked: int = 0
     words: tuple[str, str] = ("patient", "record")
-    costs: JsonMapping | None = None
+    costs: CostTable | None = None
 
     @property
     def n_items(self) -> int:

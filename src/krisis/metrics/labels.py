@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from krisis.answers import AnswerSet, Label, canonical_label, is_label
+from krisis.task_facts import LOSSES, Loss, TaskFacts, TotalScale
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
-Loss = Literal["error", "abs", "abs_norm"]
-LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
 __all__ = [
+    "LOSSES",
     "Answers",
     "Codes",
     "FloatArray",
@@ -36,20 +36,6 @@ _DEFAULT_GROUPS = {"stage": "ckd_stage"}
 
 
 @dataclass(frozen=True, slots=True)
-class TotalScale:
-    """How the scores of one patient's items add up to a total.
-
-    A total needs all but ``max_missing`` of the ``n_items``; ``bands`` are the totals at which the
-    second and every further band of severity begins; from ``cut_off`` on, screening is positive.
-    """
-
-    n_items: int
-    max_missing: int
-    cut_off: float
-    bands: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Answers(AnswerSet):
     """What scoring must know of a task: its answers, its groups, its loss, its total, its price.
 
@@ -64,6 +50,23 @@ class Answers(AnswerSet):
     total: TotalScale | None = None
     price: float | None = None
     losses: Mapping[Label, Mapping[Label, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, task: TaskFacts) -> Self:
+        """Return what metrics must know of a task."""
+        known = task.answer_set
+        return cls(
+            known.allowed,
+            known.ordered,
+            known.positive,
+            known.meanings,
+            known.short_names,
+            default_loss=task.default_loss,
+            groups=task.groups,
+            total=task.total,
+            price=task.price,
+            losses=task.losses,
+        )
 
     def loss_matrix(self, labels: Sequence[Label]) -> FloatArray:
         """Return what each of the labels costs as an answer (columns) at each truth (rows).

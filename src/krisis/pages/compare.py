@@ -177,9 +177,15 @@ def case_sentences(pair: Pair) -> list[str]:
     if pair.matched is None:
         return []
     left, right = (pair.matched.rows[name].table for name in (pair.left, pair.right))
-    found = [_answered_alone(pair.right, right, pair.left, left)]
-    found.append(_answered_alone(pair.left, left, pair.right, right))
     both = left.answered & right.answered
+    if (left.answered == right.answered).all():
+        n_left = int(np.count_nonzero(~both))
+        found = [f"Both leave the same {count(n_left)} cases to a person."] if n_left else []
+    else:
+        found = [
+            _answered_alone(pair.right, right, pair.left, left),
+            _answered_alone(pair.left, left, pair.right, right),
+        ]
     better, worse = right.correct & ~left.correct & both, left.correct & ~right.correct & both
     found.append(
         f"Both answer {count(int(both.sum()))} cases: {pair.right} alone is right in "

@@ -73,10 +73,10 @@ class Column:
 class Table:
     """Rows of typed cells; ``note`` is what a reader must know of the whole table.
 
-    ``name`` is that by which a page finds the cases behind its numbers; ``keys`` name the rows for
-    programs, such as metrics by their identifiers; ``best`` are the cells, by row and column, that
-    win their row or column; ``cases`` say which cases are behind a cell, in the terms of the page
-    that can list them. Of two ``compared`` columns a page also draws the figures of each row.
+    ``name`` names the table and ``keys`` its rows for programs, such as metrics by their
+    identifiers; ``best`` are the cells, by row and column, that win their row or column; ``cases``
+    say which cases are behind a cell (`krisis.pages.cases`). Of two ``compared`` columns a page
+    also draws the figures of each row.
     """
 
     columns: Sequence[Column]

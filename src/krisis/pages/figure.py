@@ -16,6 +16,7 @@ from krisis.display import spelled_out
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonObject, JsonValue
 from krisis.pages import palette
+from krisis.pages.cases import MarkCases
 from krisis.pages.palette import MUTED
 from krisis.pages.style import Mark, Style
 
@@ -54,7 +55,8 @@ class Figure:
 
     ``title`` states the finding. ``key`` names marks that the chart itself does not: inside every
     drawing where it ``needs_key``, else only in a file of its own, as a page says it in words.
-    ``about`` are lines under the title of such a file: whose chart it is.
+    ``about`` are lines under the title of such a file: whose chart it is. ``cases`` finds those
+    behind a number of a run's own chart.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Figure:
     about: Sequence[str] = ()
     style: Style = field(default_factory=Style)
     needs_key: bool = False
+    cases: MarkCases | None = None
 
     @cached_property
     def svg(self) -> str:

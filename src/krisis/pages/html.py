@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 from krisis.display import escaped
 from krisis.errors import MissingExtra
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.json_values import JsonMapping
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
+from krisis.pages.cases import ChartFile, RowFilter
 from krisis.pages.document import (
     BEST,
     CaseBars,
@@ -34,35 +34,21 @@ from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate, count, level, of_a_chart, share
 from krisis.pages.strip import Strip
 
-# Kind of cases and what became of them → the address of these cases, or nothing.
-Address = Callable[[str, str], str]
-# The cases behind a cell of a table, as `Table.cases` names them → the address of their list.
+# The cases behind a number, or a chart as a file, → its address (`krisis.pages.cases`).
 CaseAddress = Callable[[object], str]
 MOST_COLUMNS, MOST_TURNED = 8, 6  # columns that fit a page, and rows that fit as columns
 MOST_CHART_ROWS = 400
+FILES = ("svg", "png")  # that a chart is offered as
 _FEW_SECTIONS = 4  # that need no list of contents
 
 
-class CaseLinks(Protocol):
-    """Where a page finds the cases behind a number; an empty address links nothing."""
-
-    def part(self, kind: str, tone: str) -> str:
-        """Return the cases of a part of the bar: a kind of cases and what became of them."""
-
-    def number(self, name: str, row: JsonMapping, column: str) -> str:
-        """Return the cases behind a number of a named table or chart."""
-
-    def drawing(self, figure: Figure) -> str:
-        """Return a figure with links from its marks to their cases."""
-
-
-def html_fragment(document: Document, links: CaseLinks | None = None) -> str:
+def html_fragment(document: Document) -> str:
     """Return a document as HTML: the answer first, folded sections closed.
 
     >>> html_fragment(Document(title="<b>", lead=["2 cases"]))
     '<p class="muted">2 cases</p><h1>&lt;b&gt;</h1>'
     """
-    return opening_html(document) + sections_html(document, links=links)
+    return opening_html(document) + sections_html(document)
 
 
 def opening_html(document: Document) -> str:
@@ -79,11 +65,9 @@ def body_html(document: Document, cases: CaseAddress | None = None) -> str:
     return verdict + sections_html(document, cases)
 
 
-def sections_html(
-    document: Document, cases: CaseAddress | None = None, *, links: CaseLinks | None = None
-) -> str:
+def sections_html(document: Document, cases: CaseAddress | None = None) -> str:
     """Return the sections; folded ones are closed."""
-    return "".join(_section(one, cases, links) for one in document.sections)
+    return "".join(_section(one, cases) for one in document.sections)
 
 
 def contents_html(document: Document) -> str:
@@ -121,13 +105,13 @@ def _verdict_line(line: VerdictLine) -> str:
     return f'<div class="verdict-line is-{name}">{body}</div>'
 
 
-def _section(section: Section, cases: CaseAddress | None, links: CaseLinks | None) -> str:
+def _section(section: Section, cases: CaseAddress | None) -> str:
     body, charts = "", ""
     for part in section.parts:
         if isinstance(part, Chart):
-            charts += _chart(part, links)
+            charts += _chart(part, cases)
             continue
-        body += f'<div class="charts">{charts}</div>' * bool(charts) + _part(part, cases, links)
+        body += f'<div class="charts">{charts}</div>' * bool(charts) + _part(part, cases)
         charts = ""
     body += f'<div class="charts">{charts}</div>' * bool(charts)
     key, title = escaped(section.key), escaped(section.title)
@@ -136,7 +120,7 @@ def _section(section: Section, cases: CaseAddress | None, links: CaseLinks | Non
     return f'<section id="{key}"><h2>{title}</h2>{body}</section>'
 
 
-def _part(part: Content, cases: CaseAddress | None, links: CaseLinks | None) -> str:
+def _part(part: Content, cases: CaseAddress | None) -> str:
     if isinstance(part, Listing):
         text = escaped("\n".join(part.lines))
         return f'<h3>{escaped(part.title)}</h3><pre tabindex="0" dir="auto">{text}</pre>'
@@ -146,35 +130,65 @@ def _part(part: Content, cases: CaseAddress | None, links: CaseLinks | None) -> 
         pairs = (f"<dt>{escaped(name)}</dt><dd>{escaped(value)}</dd>" for name, value in part.pairs)
         return f'<dl class="facts">{"".join(pairs)}</dl>'
     if isinstance(part, CaseBars):
-        return partition_html(part.partition, links.part if links else None)
+        return partition_html(part.partition, cases)
     assert isinstance(part, Table)
-    return table_html(part, cases, links=links)
+    return table_html(part, cases)
 
 
-def _chart(chart: Chart, links: CaseLinks | None) -> str:
+def _chart(chart: Chart, cases: CaseAddress | None) -> str:
     try:
-        return chart_html(chart.draw(), links, wide=chart.wide)
+        return chart_html(chart.draw(), cases, key=chart.key, wide=chart.wide)
     except MissingExtra as error:  # a notebook shows the rest
         return f'<p class="note">{escaped(error)}</p>'
 
 
-def chart_html(figure: Figure, links: CaseLinks | None = None, *, wide: bool = False) -> str:
+def chart_html(
+    figure: Figure, cases: CaseAddress | None = None, *, key: str = "", wide: bool = False
+) -> str:
     """Return a picture under its finding, with how to read it and the numbers it shows."""
     title = escaped(figure.title)
     caption = f"<figcaption><h3>{title}</h3>{_paragraph(figure.reading)}</figcaption>"
-    drawing = links.drawing(figure) if links else figure.inline_svg
+    drawing = figure.inline_svg
+    if cases is not None and figure.cases is not None:
+        drawing = figure.linked_svg(lambda row: _behind(figure, row, _counted(row), cases))
     frame = f'<div class="chart-frame" tabindex="0" role="group" aria-label="Chart: {title}">'
-    numbers = _chart_numbers(figure, links) if figure.table else ""
+    numbers = _chart_numbers(figure, cases) if figure.table else ""
     kind = ' class="wide"' if wide else ""
     name = escaped(figure.name.replace(" ", "-"))
-    return f'<figure{kind} id="figure-{name}">{caption}{frame}{drawing}</div>{numbers}</figure>'
+    drawn = f"{frame}{drawing}</div>{_files(key, title, cases)}"
+    return f'<figure{kind} id="figure-{name}">{caption}{drawn}{numbers}</figure>'
 
 
-def _chart_numbers(figure: Figure, links: CaseLinks | None) -> str:
+def _files(key: str, title: str, cases: CaseAddress | None) -> str:
+    """Return the links to a chart as a file, where a server answers."""
+    if cases is None or not key:
+        return ""
+    links = (
+        f'<a href="{escaped(cases(ChartFile(key, suffix)))}" download '
+        f'aria-label="Download as {suffix.upper()}: {title}">{suffix.upper()}</a>'
+        for suffix in FILES
+    )
+    return f'<p class="downloads screen-only">Download {" ".join(links)}</p>'
+
+
+def _counted(row: JsonMapping) -> str:
+    """Return the column whose number a mark is drawn for."""
+    return next((name for name in ("n", "coverage") if name in row), "")
+
+
+def _behind(figure: Figure, row: JsonMapping, column: str, cases: CaseAddress | None) -> str:
+    """Return the address of the cases behind a number of a chart; nothing has none."""
+    if cases is None or figure.cases is None or not row.get(column):
+        return ""
+    wanted = figure.cases(row, column)
+    return cases(wanted) if wanted is not None else ""
+
+
+def _chart_numbers(figure: Figure, cases: CaseAddress | None) -> str:
     """Return the numbers of a chart as a table, folded."""
 
     def cell(row: JsonMapping, column: str) -> str:
-        place = links.number(figure.name, row, column) if links else ""
+        place = _behind(figure, row, column, cases)
         return f"<td>{_linked(of_a_chart(row.get(column)), place)}</td>"
 
     names = list(dict.fromkeys(name for row in figure.table for name in row))
@@ -190,9 +204,7 @@ def _chart_numbers(figure: Figure, links: CaseLinks | None) -> str:
     return f"<details><summary>The numbers of this chart</summary>{frame}{more}</details>"
 
 
-def table_html(
-    table: Table, cases: CaseAddress | None = None, *, links: CaseLinks | None = None
-) -> str:
+def table_html(table: Table, cases: CaseAddress | None = None) -> str:
     """Return a table in a frame that scrolls where it is wider than the page.
 
     A table of many columns and few rows is turned, so that it fits a page.
@@ -202,7 +214,7 @@ def table_html(
         for one, heading in zip(table.columns, table.headings(), strict=True)
     ]
     lines = [
-        [_table_cell(table, at, place, text, cases, links) for place, text in enumerate(row)]
+        [_table_cell(table, at, place, text, cases) for place, text in enumerate(row)]
         for at, row in enumerate(table.written())
     ]
     dense = len(head) > MOST_COLUMNS
@@ -230,29 +242,16 @@ def table_html(
     return f"{frame}<table{kind}>{caption}{body}</table></div>{note}"
 
 
-def _table_cell(
-    table: Table,
-    at: int,
-    place: int,
-    text: str,
-    cases: CaseAddress | None,
-    links: CaseLinks | None,
-) -> str:
+def _table_cell(table: Table, at: int, place: int, text: str, cases: CaseAddress | None) -> str:
     """Return a cell: the first of a row is its heading, the best is bold, and some have a link."""
     number = table.columns[place].is_number
     value, bracket, interval = text.partition(" (") if number else (text, "", "")
     shown = escaped(value)
     if bracket:  # an interval may go under its figure
         shown += f' <span class="nowrap">({escaped(interval)}</span>'
-    behind, address = table.cases.get((at, place)), ""
+    behind = table.cases.get((at, place))
     if cases is not None and behind is not None:
-        address = cases(behind)
-    elif links is not None and table.name:
-        named = zip((one.heading for one in table.columns), table.rows[at], strict=True)
-        known: JsonObject = {**dict(named), "key": table.keys[at] if table.keys else ""}
-        address = links.number(table.name, known, table.columns[place].heading)
-    if address:
-        shown = f'<a href="{escaped(address)}">{shown}</a>'
+        shown = f'<a href="{escaped(cases(behind))}">{shown}</a>'
     best = (at, place) in table.best
     shown = f"<strong>{shown}</strong>" if best else shown
     if place == 0:
@@ -304,32 +303,38 @@ _BARS = (
     _Bar(DUE, ("right all the same", "wrong", "deferred", "no answer")),
     _Bar("", ("right", "wrong", "deferred", "no answer")),
 )
-_TONES = ("correct", "wrong", "abstained", "no-answer")
+_TONES = {
+    "correct": RowFilter(correct="yes"),
+    "wrong": RowFilter(correct="no"),
+    "abstained": RowFilter(outcome="abstained"),
+    "no-answer": RowFilter(outcome="no_answer"),
+}
+_DUE = {SAFE: "no", DUE: "yes", "": ""}
 _WIDTH, _HEIGHT = 1000, 24
 
 
-def partition_html(partition: Partition, address: Address | None = None) -> str:
+def partition_html(partition: Partition, cases: CaseAddress | None = None) -> str:
     """Draw the cases as one bar per kind, on one scale, each part a link to its cases."""
     kinds = (partition.safe, partition.due, partition.unlabelled)
     longest = max(cells.n for cells in kinds)
     rows = [
-        _bar(bar, cells, longest, address)
-        for bar, cells in zip(_BARS, kinds, strict=True)
-        if cells.n
+        _bar(bar, cells, longest, cases) for bar, cells in zip(_BARS, kinds, strict=True) if cells.n
     ]
     missing = ""
     if partition.not_evaluated:
-        n = _linked(count(partition.not_evaluated), address("", "not-evaluated") if address else "")
+        lost = cases(RowFilter(outcome="not_evaluated")) if cases else ""
+        n = _linked(count(partition.not_evaluated), lost)
         missing = f'<p class="note">not evaluated <strong>{n}</strong></p>'
     return f'<div class="partition">{"".join(rows)}{missing}</div>'
 
 
-def _bar(bar: _Bar, cells: Cells, longest: int, address: Address | None) -> str:
+def _bar(bar: _Bar, cells: Cells, longest: int, cases: CaseAddress | None) -> str:
     counts = (cells.right, cells.wrong, cells.abstained, cells.no_answer)
     order = (2, 0, 1, 3) if bar.kind == DUE else (0, 1, 2, 3)  # what was due comes first
     start, parts, legend = 0.0, [], []
     for place in order:
-        n, tone, words = counts[place], _TONES[place], bar.words[place]
+        n, words = counts[place], bar.words[place]
+        tone, wanted = list(_TONES.items())[place]
         if not n and tone == "no-answer":
             continue
         width = _WIDTH * n / longest
@@ -339,9 +344,10 @@ def _bar(bar: _Bar, cells: Cells, longest: int, address: Address | None) -> str:
         )
         start += width
         of = share(Estimate(n / cells.n))
+        address = cases(replace(wanted, due=_DUE[bar.kind])) if cases else ""
         legend.append(
             f'<li><span class="swatch is-{tone}"></span>{escaped(words)} '
-            f"<strong>{_linked(count(n), address(bar.kind, tone) if address else '')}</strong> "
+            f"<strong>{_linked(count(n), address)}</strong> "
             f'<span class="muted">({of})</span></li>'
         )
     said = ", ".join(f"{counts[place]} {bar.words[place]}" for place in order)

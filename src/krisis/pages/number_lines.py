@@ -6,8 +6,7 @@ import math
 
 from krisis.pages.document import Cell, Document
 from krisis.pages.numbers import Estimate
-from krisis.results.export import Cell as PlainCell
-from krisis.results.export import csv_line, guarded
+from krisis.results.export import TableCell, csv_line, guarded
 
 COLUMNS = ("document", "section", "table", "key", "row", "column", "value", "low", "high", "level")
 
@@ -32,7 +31,7 @@ def csv_text(document: Document) -> str:
     return "".join(lines).rstrip("\n")
 
 
-def _parts(cell: Cell) -> list[PlainCell]:
+def _parts(cell: Cell) -> list[TableCell]:
     if isinstance(cell, str):
         return [None, None, None, None, cell]
     if not isinstance(cell, Estimate):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
 
@@ -14,6 +14,15 @@ from krisis.json_values import JsonMapping, JsonValue, dumps
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.metrics.explanations import explained, method_lines, methods_of
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
+from krisis.metrics.table import Table as CaseTable
+from krisis.pages.cases import (
+    SCORED,
+    OneCase,
+    RowFilter,
+    cases_of_marks,
+    label_text,
+    rows_of_metric,
+)
 from krisis.pages.charts.curves import not_drawable, risk_coverage, run_curves
 from krisis.pages.charts.forest import deferral, group_forest
 from krisis.pages.charts.reliability import (
@@ -39,11 +48,11 @@ from krisis.pages.document import (
 )
 from krisis.pages.figure import Figure
 from krisis.pages.groups import TOO_FEW, group_figures, overall_figures
-from krisis.pages.numbers import Estimate, count, of_a_chart
+from krisis.pages.numbers import Estimate, count, stored
 from krisis.pages.style import Style
-from krisis.pages.verdict import verdict_of
+from krisis.pages.verdict import is_itself, verdict_of
 from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
-from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
+from krisis.results.account import EXECUTION_FIELDS, Spending
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.ids import ShownIds
@@ -54,11 +63,9 @@ from krisis.results.report_tables import (
     has_no_disease,
     mixture,
     note_lines,
-    reason_table,
-    rule_table,
-    rule_words,
     stopping_lines,
 )
+from krisis.task_facts import TaskFacts
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a page
@@ -88,6 +95,27 @@ def run_document(
 
     Where no reply came, no figure is shown: it would be read as the model's.
     """
+    found = brief_document(result, bound)
+    how = Section(key="how", title="How it was made", parts=_how(result), folded=True)
+    made_from = [how, *_inputs(result, reproduce)]
+    if result.attrition.says_nothing:
+        return replace(found, sections=[*found.sections, *made_from])
+    sections = [*found.sections]
+    if result.rows:  # else it holds scores alone
+        sections += _cases(result)
+    sections += _deferral_sections(result)
+    if result.rows:
+        sections += [
+            *_groups(result),
+            *_confidence(result),
+            *_worst(result, ids or ShownIds.of(result)),
+        ]
+    sections += [*_baselines(result), *_scores(result, against or {}), *made_from]
+    return replace(found, sections=sections)
+
+
+def brief_document(result: BenchmarkResult, bound: RiskBound | None = None) -> Document:
+    """Return what the shortest form shows: the verdict, and what went wrong."""
     counts = result.attrition
     warnings = [*([result.damage] if result.damage else []), *stopping_lines(result)]
     if result.provenance.imported is not None:
@@ -99,34 +127,20 @@ def run_document(
     )
     if read := result.suite.read:
         lead.append(f"Read {read} records; the others are not part of this run.")
-    urgent = bool(warnings or counts.n_lost)
-    failures = _failures(counts)
-    how = Section(key="how", title="How it was made", parts=_how(result), folded=True)
-    made_from = [how, *_inputs(result, reproduce)]
     if counts.says_nothing:
         return Document(
             title=_title(result),
             lead=[*lead, NOTHING_ANSWERED],
             urgent=True,
-            sections=[*failures, *made_from],
+            sections=_failures(counts),
             first=("failures",),
         )
-    sections = [*failures, *_imported(result)]
-    if result.rows:  # else it holds scores alone
-        sections += _cases(result)
-    sections += _deferral_sections(result)
-    if result.rows:
-        sections += [
-            *_groups(result),
-            *_confidence(result),
-            *_worst(result, ids or ShownIds.of(result)),
-        ]
     return Document(
         title=_title(result),
         lead=lead,
-        urgent=urgent,
+        urgent=bool(warnings or counts.n_lost),
         verdict=verdict_of(result, bound) if result.rows else None,
-        sections=[*sections, *_baselines(result), *_scores(result, against or {}), *made_from],
+        sections=[*_failures(counts), *_imported(result)],
         first=("failures", "imported"),
         commands=_commands(result),
     )
@@ -153,11 +167,12 @@ def _failures(counts: Attrition) -> list[Section]:
         [name, kind.n, _one_line(kind.example)] for name, kind in counts.failures.items()
     ]
     columns = (Column("name", "class"), Column("count", "n"), Column("name", "example"))
+    cases = {(at, 1): RowFilter(failure=name) for at, name in enumerate(counts.failures)}
     return [
         Section(
             key="failures",
             title="Records without an answer",
-            parts=[Table(columns=columns, rows=rows, name="failures")],
+            parts=[Table(columns=columns, rows=rows, name="failures", cases=cases)],
         )
     ]
 
@@ -232,7 +247,7 @@ def _deferral_sections(result: BenchmarkResult) -> list[Section]:
     judged, _ = one_kind(result)
     if not found or not result.rows or not (judged.rows.table.should_abstain >= 0).any():
         return found
-    chart = _charts(judged, {"deferral": deferral}, wide=True)
+    chart = _charts(judged, {"deferral": deferral}, wide=True, whole=judged is result)
     return [replace(found[0], parts=[*chart, *found[0].parts]), *found[1:]]
 
 
@@ -243,10 +258,17 @@ def _by_source(
     if not result.scores_by_source:
         return sections_of(result.metric_scores)
     return [
-        replace(one, key=f"{one.key}-{source}", title=f"{one.title}, {source} patients")
-        for source, stored in result.scores_by_source.items()
-        for one in sections_of(MetricScores(stored))
+        _of_source(one, source)
+        for source, scores in result.scores_by_source.items()
+        for one in sections_of(MetricScores(scores))
     ]
+
+
+def _of_source(section: Section, source: str) -> Section:
+    """Return a section under the name of its patients, whom no filter finds."""
+    parts = [replace(p, cases={}) if isinstance(p, Table) else p for p in section.parts]
+    title = f"{section.title}, {source} patients"
+    return replace(section, key=f"{section.key}-{source}", title=title, parts=parts)
 
 
 def _deferral(scores: MetricScores) -> list[Section]:
@@ -282,19 +304,17 @@ def _deferral(scores: MetricScores) -> list[Section]:
         Column("share", "aligned", "share of cases answered or deferred as they should be"),
         Column("share", "if all answered", "the share aligned if every case were answered"),
     )
-    found: list[Content] = [Table(columns=columns, rows=rows, name="deferral")]
-    reasons = reason_table(score)
-    if reasons:
-        shown = (
-            Column("name", "reason to defer"),
-            Column("count", "due"),
-            Column("count", "deferred"),
-            Column("share", "share"),
-        )
-        rows = [list(one.values()) for one in reasons]
-        found.append(Table(columns=shown, rows=rows, name="reasons"))
-    rules = rule_table(score)
-    if rules:
+    sides = (
+        RowFilter(due="stated"),
+        RowFilter(due="yes"),
+        RowFilter(cell="defer_when_needed"),
+        RowFilter(cell="answer_when_safe"),
+    )
+    behind = {(0, at): one for at, one in enumerate(sides, start=1) if rows[0][at]}
+    found: list[Content] = [Table(columns=columns, rows=rows, name="deferral", cases=behind)]
+    if reasons := details.get("by_reason", {}):
+        found.append(_reasons(reasons))
+    if rules := details.get("by_rule", {}):
         judged = (
             Column("name", "rule"),
             Column("count", "cases"),
@@ -303,9 +323,43 @@ def _deferral(scores: MetricScores) -> list[Section]:
             Column("count", "answered"),
             Column("count", "right", "answered rightly"),
         )
-        rows = [list(one.values()) for one in rules]
-        found.append(Table(columns=judged, rows=rows, note=rule_words(score)))
+        rows = [
+            [
+                name.replace("_", " "),
+                one["n"],
+                one["n_deferred"],
+                one["n_deferred"] / one["n"] if one["n"] else math.nan,
+                one["n_answered"],
+                one["n_right"],
+            ]
+            for name, one in rules.items()
+        ]
+        by_rule, others = (rules[part]["n_deferred"] for part in ("any rule", "no rule"))
+        note = (
+            f"Rules are a checklist, not the truth: {count(by_rule)} of {count(by_rule + others)} "
+            "deferrals follow a rule. A case may break a rule and still be safe to answer."
+        )
+        found.append(Table(columns=judged, rows=rows, note=note))
     return [Section(key="deferral", title="Deferral", parts=found)]
+
+
+def _reasons(reasons: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return how many cases were due for each reason, and how many of them were deferred."""
+    columns = (
+        Column("name", "reason to defer"),
+        Column("count", "due"),
+        Column("count", "deferred"),
+        Column("share", "share"),
+    )
+    rows: list[list[Cell]] = []
+    cases = {}
+    for at, (reason, n) in enumerate(reasons.items()):
+        due, deferred = n["n_due"], n["n_deferred"]
+        rows.append([reason.replace("_", " "), due, deferred, deferred / due])
+        cases[at, 1] = RowFilter(due="yes", reason=reason)
+        if deferred:
+            cases[at, 2] = RowFilter(cell="defer_when_needed", reason=reason)
+    return Table(columns=columns, rows=rows, name="reasons", keys=list(reasons), cases=cases)
 
 
 # --- Groups ----------------------------------------------------------------------------------
@@ -332,9 +386,17 @@ def _groups(result: BenchmarkResult) -> list[Section]:
         for group in found
     ]
     chart = _charts(
-        judged, {"groups": lambda _, style: group_forest(found, overall, style)}, wide=True
+        judged,
+        {"groups": lambda _, style: group_forest(found, overall, style)},
+        wide=True,
+        whole=judged is result,
     )
-    table = Table(columns=columns, rows=rows, name="groups")
+    cases: dict[tuple[int, int], object] = {}
+    for at, group in enumerate(found if judged is result else ()):
+        cases[at, 0] = named = RowFilter(group=f"{group.by}: {group.name}")
+        if group.n:
+            cases[at, 1] = replace(named, outcome=SCORED)
+    table = Table(columns=columns, rows=rows, name="groups", cases=cases)
     title = f"By group, {about}" if about else "By group"
     return [Section(key="groups", title=title, parts=[*chart, table])]
 
@@ -345,16 +407,25 @@ Builder = Callable[[Mapping[str, BenchmarkResult], Style], FigureSpec]
 
 
 def _charts(
-    result: BenchmarkResult, builders: Mapping[str, Builder], *, wide: bool = False
+    result: BenchmarkResult,
+    builders: Mapping[str, Builder],
+    *,
+    wide: bool = False,
+    whole: bool = True,
 ) -> list[Chart]:
-    """Return charts of one run, drawn when they are asked for, and then once."""
+    """Return charts of one run, drawn when they are asked for, and then once.
+
+    Marks lead to their cases where the rows are the ``whole`` run.
+    """
     runs = {result.backend_name or "unnamed model": result}
     style = Style().whole_width if wide else Style()
 
-    def drawn(builder: Builder) -> Callable[[], Figure]:
-        return cache(lambda: builder(runs, style).figure(style, about=[about_runs(runs)]))
+    def drawn(key: str, builder: Builder) -> Callable[[], Figure]:
+        cases = cases_of_marks(key, result.rows.table) if whole else None
+        about = [about_runs(runs)]
+        return cache(lambda: builder(runs, style).figure(style, about=about, cases=cases))
 
-    return [Chart(key=key, draw=drawn(build), wide=wide) for key, build in builders.items()]
+    return [Chart(key=key, draw=drawn(key, build), wide=wide) for key, build in builders.items()]
 
 
 def _confidence(result: BenchmarkResult) -> list[Section]:
@@ -366,7 +437,7 @@ def _confidence(result: BenchmarkResult) -> list[Section]:
     if not why:
         builders["risk_coverage"] = lambda runs, style: risk_coverage(run_curves(runs)[0], style)
         builders["generalized_risk"] = lambda runs, style: risk_coverage(
-            run_curves(runs)[0], style, measure="generalized"
+            run_curves(runs)[0], style, measures=("generalized",)
         )
     if table.usable.any():
         builders["reliability"] = reliability
@@ -377,7 +448,7 @@ def _confidence(result: BenchmarkResult) -> list[Section]:
     for of in _isotonic_outcomes(result.metric_scores):
         if isotonic_table(table, of):
             builders[f"isotonic_{of}"] = partial(_isotonic, of)
-    parts: list[Content] = [*_charts(judged, builders)]
+    parts: list[Content] = [*_charts(judged, builders, whole=judged is result)]
     if why:
         parts.append(Sentences([f"There is no risk–coverage curve: {why}."]))
     title = f"Confidence, {about}" if about else "Confidence"
@@ -392,6 +463,14 @@ def _isotonic_outcomes(scores: Mapping[str, MetricScore]) -> list[str]:
     """Return the outcomes of whose probabilities the run was scored with a part of CORP."""
     corp = [score for score in scores.values() if score.key.startswith("corp_")]
     return sorted({str(score.parameters.get("of", "correct")) for score in corp})
+
+
+_QUEUES = {
+    "confident_wrong": RowFilter(correct="no", sort="-confidence"),
+    "answer_when_should_defer": RowFilter(cell="answer_when_should_defer", sort="-confidence"),
+    "abstain_when_should_answer": RowFilter(cell="abstain_when_should_answer", sort="confidence"),
+    "no_answer": RowFilter(outcome="no_answer", sort="-confidence"),
+}
 
 
 def _worst(result: BenchmarkResult, ids: ShownIds) -> list[Section]:
@@ -433,7 +512,10 @@ def _worst(result: BenchmarkResult, ids: ShownIds) -> list[Section]:
                 title=title,
                 note=f"{kind.meaning}{worst}",
                 name=f"worst {kind.key}",
-                keys=[str(index) for index, _ in kind.rows],
+                cases={
+                    (at, 0): OneCase(index, _QUEUES[kind.key])
+                    for at, (index, _) in enumerate(kind.rows)
+                },
             )
         )
     title = "Cases to look at first"
@@ -447,24 +529,26 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
     """Return the scores, of each kind of patients apart: together they are a result for neither."""
     task = result.provenance.task_facts
     if not result.scores_by_source:
-        known = {n: one for n, one in result.baselines.items() if n != result.backend_name}
+        known = {
+            name: one
+            for name, one in result.baselines.items()
+            if not is_itself(result.backend_name, name)
+        }
         others = {**known, **{n: run.metric_scores for n, run in against.items()}}
-        return _scores_of(result.metric_scores, task, others)
+        return _scores_of(result, task, others)
     found = []
-    for source, stored in result.scores_by_source.items():
+    for source, scores_of in result.scores_by_source.items():
         mark = f" ({source})"
         others = {
             **{
                 name.removesuffix(mark): scores
                 for name, scores in result.baselines.items()
-                if name.endswith(mark) and name != f"{result.backend_name}{mark}"
+                if name.endswith(mark) and not is_itself(result.backend_name, name)
             },
             **{name: run.scores_by_source.get(source, {}) for name, run in against.items()},
         }
-        found += [
-            replace(one, key=f"{one.key}-{source}", title=f"{one.title}, {source} patients")
-            for one in _scores_of(MetricScores(stored), task, others)
-        ]
+        part = BenchmarkResult([], MetricScores(scores_of), {}, "")
+        found += [_of_source(one, source) for one in _scores_of(part, task, others)]
     return found
 
 
@@ -484,17 +568,21 @@ def _family(score: MetricScore) -> str:
 
 
 def _scores_of(
-    scores: MetricScores,
+    result: BenchmarkResult,
     task: TaskFacts | None,
     others: Mapping[str, Mapping[str, MetricScore]],
 ) -> list[Section]:
+    scores = result.metric_scores
     general = [score for score in scores.values() if score.key not in DISEASE_KEYS]
     if not general:
         return _disease(scores, task, others)
     families: dict[str, list[MetricScore]] = {}
     for score in general:
         families.setdefault(_family(score), []).append(score)
-    parts: list[Content] = [_metrics(found, family, others) for family, found in families.items()]
+    rows = result.rows.table if result.rows else None
+    parts: list[Content] = [
+        _metrics(found, family, others, rows) for family, found in families.items()
+    ]
     lower = [score.name for score in general if score.direction == "lower"]
     lines = [
         *([f"Lower is better: {', '.join(lower)}."] if lower else []),
@@ -510,7 +598,10 @@ def _scores_of(
 
 
 def _metrics(
-    scores: Sequence[MetricScore], title: str, others: Mapping[str, Mapping[str, MetricScore]]
+    scores: Sequence[MetricScore],
+    title: str,
+    others: Mapping[str, Mapping[str, MetricScore]],
+    table: CaseTable | None = None,
 ) -> Table:
     """Return a family of metrics with their intervals, and what others score in them."""
     known = {who: found for who, found in others.items() if any(s.name in found for s in scores)}
@@ -530,7 +621,12 @@ def _metrics(
         for score in scores
     ]
     keys = [score.identifier for score in scores]
-    return Table(columns=columns, rows=rows, title=title, name="metrics", keys=keys)
+    cases = {
+        (at, 2): wanted
+        for at, score in enumerate(scores if table is not None else ())
+        if table is not None and (wanted := rows_of_metric(score, table)) is not None
+    }
+    return Table(columns=columns, rows=rows, title=title, name="metrics", keys=keys, cases=cases)
 
 
 def _undefined(scores: Mapping[str, MetricScore]) -> list[str]:
@@ -643,9 +739,20 @@ def _matrix(scores: MetricScores, task: TaskFacts | None) -> Table | None:
         ]
         for i, name in enumerate(names)
     ]
-    return Table(
-        columns=columns, rows=rows, title="What was answered to which truth", name="matrix"
-    )
+    labels = [label_text(label) for label in found["labels"]]
+    across = [
+        *(RowFilter(predicted=label) for label in labels),
+        *(RowFilter(outcome=outcomes[name]) for name in shown),
+        RowFilter(),
+    ]
+    cases = {
+        (at, 1 + place): replace(wanted, truth=truth)
+        for at, truth in enumerate(labels)
+        for place, wanted in enumerate(across)
+        if rows[at][1 + place]
+    }
+    title = "What was answered to which truth"
+    return Table(columns=columns, rows=rows, title=title, name="matrix", cases=cases)
 
 
 # --- Baselines -------------------------------------------------------------------------------
@@ -653,7 +760,12 @@ def _matrix(scores: MetricScores, task: TaskFacts | None) -> Table | None:
 
 def _baselines(result: BenchmarkResult) -> list[Section]:
     """Return the run first, then every baseline on the same records."""
-    if not result.baselines:
+    baselines = {
+        name: scores
+        for name, scores in result.baselines.items()
+        if not is_itself(result.backend_name, name)
+    }
+    if not baselines:
         return []
     own: dict[str, Mapping[str, MetricScore]] = {
         f"this run ({source})": scores for source, scores in result.scores_by_source.items()
@@ -663,14 +775,14 @@ def _baselines(result: BenchmarkResult) -> list[Section]:
     columns = {**{one.name: one.name for one in named if one is not None}, **_BASELINE_COLUMNS}
     names = [name for name in columns if name in result.metric_scores]
     if not names:  # the run was scored with others
-        scored = {name for scores in result.baselines.values() for name in scores}
+        scored = {name for scores in baselines.values() for name in scores}
         names = [name for name in result.metric_scores if name in scored]
         columns = dict(zip(names, names, strict=True))
     if not names:
         return []
     rows = [
         [who, *(_value(scores.get(name)) for name in names)]
-        for who, scores in {**own, **result.baselines}.items()
+        for who, scores in {**own, **baselines}.items()
     ]
     headed = (Column("name", "model"), *(Column("figure", columns[name]) for name in names))
     table = Table(columns=headed, rows=rows)
@@ -690,7 +802,7 @@ def _how(result: BenchmarkResult) -> list[Content]:
     made, account = result.provenance, result.suite.account
     lines = [("data", account)] if account else []
     lines += [("asked", str(made.asking))] if made.asking else []
-    return [Facts([*lines, *_execution(result)])]
+    return [Facts([*lines, *execution_facts(result)])]
 
 
 def _inputs(result: BenchmarkResult, reproduce: str) -> list[Section]:
@@ -726,7 +838,10 @@ def flat_facts(content: JsonMapping, prefix: str = "") -> list[tuple[str, str]]:
     """Return what a mapping says, nested facts by their path; long lists are cut."""
     found: list[tuple[str, str]] = []
     for key, value in content.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            several = {str(i): one for i, one in enumerate(value, start=1)}
+            found += flat_facts({key: value[0] if len(value) == 1 else several}, prefix)
+        elif isinstance(value, Mapping):
             found += flat_facts(value, f"{prefix}{key.replace('_', ' ')} · ")
         elif value not in (None, "", []):
             found.append((f"{prefix}{key.replace('_', ' ')}", _fact_words(value)))
@@ -737,10 +852,10 @@ def _fact_words(value: JsonValue) -> str:
     if isinstance(value, list | tuple):
         text = dumps(value, indent=None)
         return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]} …"
-    return of_a_chart(value)
+    return stored(value)
 
 
-def _execution(result: BenchmarkResult) -> Iterable[tuple[str, str]]:
+def execution_facts(result: BenchmarkResult) -> list[tuple[str, str]]:
     """Return how the run went, under the names that the JSON reports have in ``extras``."""
     took, known = result.spending, result.extras
     if known.get("prompt_templates"):
@@ -761,7 +876,7 @@ def _execution(result: BenchmarkResult) -> Iterable[tuple[str, str]]:
         "n_dropped_fields": took.n_dropped_fields or None,
         "models_answered": list(result.provenance.models_answered) or None,
         "seed": result.provenance.seed,
-        "started_at": result.provenance.started_at,
+        "imported_at" if result.provenance.imported else "started_at": result.provenance.started_at,
         "krisis_version": result.provenance.krisis_version,
         "git_commit": result.provenance.git_commit,
         "run_id": result.provenance.run_id,

@@ -13,88 +13,34 @@ from pydantic import TypeAdapter, ValidationError
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, plain
 from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores, Rows
-from krisis.metrics.labels import TotalScale
-from krisis.metrics.table import Answers, Loss
-from krisis.results.asking import AskingFacts
 from krisis.results.attrition import Attrition
 from krisis.results.call_totals import CallTotals
 from krisis.results.rows import scores_from_dict, scores_to_dict
 from krisis.results.stops import StopCause, StopRule
+from krisis.task_facts import TaskFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskingFacts:
+    """How a model was asked that was not asked in the usual way.
+
+    ``prompt`` is the name of a prompt of the user's own, ``prompt_text`` all that its file holds.
+    """
+
+    elicit: str = "answer"
+    prompt: str = ""
+    prompt_sha256: str = ""
+    prompt_text: str = ""
+    instructions: str = "price"
+
+    def __str__(self) -> str:
+        named = f"prompt {self.prompt} (SHA-256 {self.prompt_sha256[:12]})" if self.prompt else ""
+        way = f"confidence by --elicit {self.elicit}" if self.elicit != "answer" else ""
+        said = f"{self.instructions} instructions" if self.instructions != "price" else ""
+        return ", ".join(filter(None, (named, way, said)))
+
 
 Part = TypeVar("Part")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A feature in the words of a prompt: name, unit, meaning or usual range, words of codes.
-
-    ``text`` marks free text; ``decimals`` is how many digits after the point are shown at least;
-    ``usual`` is the usual range, for people who read a case.
-    """
-
-    words: str
-    unit: str = ""
-    meaning: str = ""
-    values: Mapping[int | str, str] = field(default_factory=dict)
-    text: bool = False
-    decimals: int | None = None
-    usual: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
-    """What scoring and reports know of a task; ``answers`` are pairs of answer and words.
-
-    ``groups`` maps the groups that results are broken down by to their metadata keys; ``metrics``
-    are scored beside the usual ones, the first being the headline; ``total`` says how the items of
-    a patient add up; ``person`` and ``unit`` are the words for one cluster and one record;
-    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table, and
-    ``price`` the cost of one deferral relative to one wrong answer; ``losses`` maps truth to answer
-    to the cost of a wrong answer in that unit, where they do not all cost 1;
-    ``features`` are the findings that the task describes.
-    """
-
-    name: str
-    answers: tuple[tuple[int | str, str], ...] = ()
-    ordered: bool = False
-    positive: int | str | None = None
-    short_names: tuple[tuple[int | str, str], ...] = ()
-    groups: Mapping[str, str] = field(default_factory=dict)
-    default_loss: Loss = "error"
-    default_confidence: str = "stated"
-    person: str = "patient"
-    unit: str = "record"
-    metrics: tuple[str, ...] = ()
-    total: TotalScale | None = None
-    costs: JsonMapping | None = None
-    price: float | None = None
-    losses: Mapping[int | str, Mapping[int | str, float]] = field(default_factory=dict)
-    features: Mapping[str, Finding] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, facts: JsonMapping) -> TaskFacts:
-        """Take the facts that a suite states about its task."""
-        return _checked(cls, facts, "task")
-
-    def answers_to_score(self) -> Answers:
-        """Return what metrics must know of the task."""
-        return Answers(
-            allowed=tuple(answer for answer, _ in self.answers),
-            ordered=self.ordered,
-            positive=self.positive,
-            meanings=dict(self.answers),
-            short_names=dict(self.short_names),
-            default_loss=self.default_loss,
-            groups=self.groups,
-            total=self.total,
-            price=self.price,
-            losses=self.losses,
-        )
-
-    def words(self, answer: object, *, whole: bool = False) -> str:
-        """Name an answer: by its short name, or by its whole meaning."""
-        answers = self.answers_to_score()
-        return answers.meaning(answer) if whole else answers.name(answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +68,9 @@ class Imported:
             "krisis export --to not-taken)"
         )
         all_rows = f"all {self.n_read} rows were taken"
-        return (
-            f"from {self.format}: {names}; {lost if self.n_not_taken else all_rows}; "
-            "krisis asked no model"
-        )
+        source = f"{self.format}: {names}" if names else self.format
+        taken = lost if self.n_not_taken else all_rows
+        return f"from {source}; {taken}; krisis asked no model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +147,6 @@ class Spending:
     elapsed_seconds: float | None = None
     records_per_second: float | None = None
     latency_seconds: Mapping[str, float] = field(default_factory=dict)
-    limit_history: tuple[tuple[float, int], ...] = ()
     cache_fault: str | None = None
 
     @classmethod
@@ -284,7 +228,7 @@ class Prompts:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class RepeatAgreement:
     """How far repeated answers to one record agree."""
 
     n_records: int
@@ -331,7 +275,7 @@ class RunFacts:
     stop: StopCause | None = None
     stop_rule: StopRule | None = None
     damage: str = ""  # what of the stored run could not be believed
-    agreement: Agreement | None = None
+    agreement: RepeatAgreement | None = None
     n_perturbed: int = 0  # how many times a record is to be asked in another form
     baselines: ScoresByName = field(default_factory=dict)
     baseline_rows: Mapping[str, Rows] = field(default_factory=dict)
@@ -395,7 +339,7 @@ class RunFacts:
             else None,
             stop_rule=_checked(StopRule, rule, "stop_rule") if rule else None,
             damage=str(extras.get("damage", "")),
-            agreement=_checked(Agreement, agreement, "agreement") if agreement else None,
+            agreement=_checked(RepeatAgreement, agreement, "agreement") if agreement else None,
             n_perturbed=_checked(int, extras.get("n_perturbed", 0), "n_perturbed"),
             baselines=_scores(extras, "baselines"),
             scores_by_source=_scores(extras, "scores_by_source"),

@@ -23,13 +23,12 @@ _FEW = 7
 
 
 class Artefact(NamedTuple):
-    """A kind of file or folder: in words, who makes it, who takes it as a run, what else it is for.
+    """A kind of file or folder: in words, who takes it as a run, what else it is for.
 
     ``use`` is said where a command refuses it.
     """
 
     words: str
-    made_by: tuple[str, ...]
     taken_by: tuple[str, ...] = ()
     use: str = ""
 
@@ -37,51 +36,41 @@ class Artefact(NamedTuple):
 ARTEFACTS: dict[str, Artefact] = {
     "run": Artefact(
         "a run",
-        ("run", "sweep", "import"),
         (*_ROWS, "doctor", "resume", "batches", "view"),
     ),
-    "saved result": Artefact("a saved result", ("show --save",), _ROWS),
-    "metrics file": Artefact(
-        "a metrics file, which holds scores but no rows", ("show --json",), _SCORES
-    ),
-    "run file": Artefact("a run file", ("run phq8", "export --to run-file"), _ROWS),
-    "Parquet rows": Artefact("a table of rows in Parquet", ("export --to parquet",), _ROWS),
+    "saved result": Artefact("a saved result", _ROWS),
+    "metrics file": Artefact("a metrics file, which holds scores but no rows", _SCORES),
+    "run file": Artefact("a run file", _ROWS),
+    "Parquet rows": Artefact("a table of rows in Parquet", _ROWS),
     "sweep folder": Artefact(
         "the folder of a sweep; name one of its runs",
-        ("sweep", "run with several --model"),
         ("compare", "resume", "view"),
     ),
-    "folder of runs": Artefact("a folder of runs, not one of them", ("run",), ("compare", "view")),
-    "selective output": Artefact(
-        "the output of krisis selective", ("selective --output",), (), "no command takes it"
-    ),
+    "folder of runs": Artefact("a folder of runs, not one of them", ("compare", "view")),
+    "selective output": Artefact("the output of krisis selective", (), "no command takes it"),
     "calibrator": Artefact(
         "a calibrator",
-        ("calibrate",),
         (),
         "it is given as --calibration to krisis selective, certify, decide, audit and report",
     ),
     "certificate": Artefact(
         "a certificate",
-        ("certify -o",),
         (),
         "krisis monitor takes it; it is given as --verify to krisis certify and as --certificate "
         "to krisis report",
     ),
     "old run": Artefact(
         "a run of the format before this one, which this krisis does not read",
-        ("an older krisis",),
         (),
         "use the krisis that wrote it or run again",
     ),
-    "plan": Artefact("the plan of a sweep", ("sweep",), (), "krisis sweep takes it"),
+    "plan": Artefact("the plan of a sweep", (), "krisis sweep takes it"),
     "table": Artefact(
         "a table",
-        ("export --to csv",),
         (),
         "of patients, krisis init takes it; of predictions, krisis import",
     ),
-    "suite": Artefact("a YAML file", (), (), "if it is a suite, krisis run takes it"),
+    "suite": Artefact("a YAML file", (), "if it is a suite, krisis run takes it"),
 }
 _KINDS = {
     "krisis.result": "saved result",

@@ -93,11 +93,6 @@ class Attrition:
         return self.n_not_evaluated > 0 and not self.n_answered + self.n_no_answer
 
     @property
-    def not_evaluated_rate(self) -> float:
-        """Return the share of the records that were not evaluated."""
-        return self.n_not_evaluated / self.n_sent if self.n_sent else 0.0
-
-    @property
     def n_left(self) -> int:
         """Return how many records have no row yet."""
         return max(0, self.n_loaded - self.n_sent)

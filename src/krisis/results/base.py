@@ -25,17 +25,16 @@ from krisis.metrics.base import (
 from krisis.metrics.curve_form import CurveFigure
 from krisis.metrics.explanations import explained
 from krisis.metrics.forms import Undefined
+from krisis.metrics.labels import Answers
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.scoring import score_all
 from krisis.metrics.selective_prediction import AURC
 from krisis.metrics.table import Loss
 from krisis.results.account import (
-    Agreement,
     Prompts,
     Provenance,
     RunFacts,
     Spending,
-    TaskFacts,
 )
 from krisis.results.attrition import Attrition, FailureClass
 from krisis.results.frames import frame_of, rows_frame, score_lines
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Agreement",
     "Attrition",
     "BenchmarkResult",
     "FailureClass",
@@ -57,7 +55,6 @@ __all__ = [
     "RunFacts",
     "Spending",
     "StopCause",
-    "TaskFacts",
 ]
 
 SCHEMA_VERSION = 2
@@ -73,6 +70,7 @@ class BenchmarkResult(RunFacts, Documented):
     """
 
     builder: ClassVar[str] = "krisis.pages.run:run_document"
+    brief_builder: ClassVar[str] = "krisis.pages.run:brief_document"
 
     evaluation_results: Rows
     perturbed: Rows
@@ -100,7 +98,7 @@ class BenchmarkResult(RunFacts, Documented):
             setattr(self, one.name, getattr(known, one.name))
         # The rows carry what is known of their task: a metric must not guess it from the labels.
         task = known.provenance.task_facts
-        answers = None if task is None else task.answers_to_score()
+        answers = None if task is None else Answers.of(task)
         self.evaluation_results, self.perturbed = (
             rows.with_answers(answers) if isinstance(rows, Rows) else Rows(rows, answers)
             for rows in (evaluation_results, perturbed)

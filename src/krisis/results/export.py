@@ -18,14 +18,14 @@ from krisis.outcomes import OUTCOMES
 from krisis.results.base import BenchmarkResult
 from krisis.runs.review import MARKS, Reviews, case_key
 
-Cell = str | int | float | None
+TableCell = str | int | float | None
 _LONGEST_NAME = 32  # of a variable in Stata
 # What a spreadsheet would compute in place of showing it.
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.,]*\Z)(?=.*[^\s+-])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Field:
     """One column of the table, as the data dictionary describes it."""
 
     name: str
@@ -39,8 +39,8 @@ class Column:
 class TidyTable:
     """One line per asking; None is a value that is not known or does not apply."""
 
-    columns: Sequence[Column]
-    lines: Sequence[Sequence[Cell]]
+    columns: Sequence[Field]
+    lines: Sequence[Sequence[TableCell]]
 
     @property
     def names(self) -> list[str]:
@@ -50,37 +50,37 @@ class TidyTable:
 
 _YES_NO = "1 yes, 0 no"
 _FIXED = (
-    Column("run_id", "text", "Run that the row belongs to"),
-    Column("suite", "text", "Suite of the run"),
-    Column("task", "text", "Task of the run"),
-    Column("model_asked", "text", "Model that the run names"),
-    Column("record_id", "text", "Record that was asked about"),
-    Column("cluster_id", "text", "Patient of the record: the unit of resampling"),
-    Column("asking", "integer", "Number of the asking of the record", "1 is the first"),
-    Column("ground_truth", "text", "Right answer"),
-    Column("outcome", "text", "What became of the asking", ", ".join(OUTCOMES)),
-    Column("prediction", "text", "Answer of the model, or what it said instead", "empty: none"),
-    Column("abstained", "integer", "Whether the model abstained", f"{_YES_NO}, empty: no reply"),
-    Column("correct", "integer", "Whether the answer is right", f"{_YES_NO}, empty: not answered"),
-    Column("confidence", "number", "Confidence in the answer", "0 to 1, empty: not stated"),
-    Column("should_abstain", "integer", "Whether the case asks for deferral", _YES_NO),
-    Column("no_answer", "integer", "Whether the reply is no answer", f"{_YES_NO}, empty: no reply"),
-    Column("not_evaluated", "integer", "Whether no reply exists", _YES_NO),
-    Column("failure_class", "text", "Why there is no answer", "empty: there is one"),
-    Column("error", "text", "What was said about that"),
-    Column("model_answered", "text", "Model that answered, as the provider names it"),
-    Column("finish_reason", "text", "Why the reply ended, as the provider says"),
-    Column("latency_seconds", "number", "Seconds from the call to its answer"),
-    Column("input_tokens", "integer", "Tokens of the prompt"),
-    Column("output_tokens", "integer", "Tokens of the reply"),
-    Column("total_tokens", "integer", "Tokens in all, as the backend says"),
-    Column("raw_response", "text", "Reply of the model as it wrote it, where the run keeps it"),
+    Field("run_id", "text", "Run that the row belongs to"),
+    Field("suite", "text", "Suite of the run"),
+    Field("task", "text", "Task of the run"),
+    Field("model_asked", "text", "Model that the run names"),
+    Field("record_id", "text", "Record that was asked about"),
+    Field("cluster_id", "text", "Patient of the record: the unit of resampling"),
+    Field("asking", "integer", "Number of the asking of the record", "1 is the first"),
+    Field("ground_truth", "text", "Right answer"),
+    Field("outcome", "text", "What became of the asking", ", ".join(OUTCOMES)),
+    Field("prediction", "text", "Answer of the model, or what it said instead", "empty: none"),
+    Field("abstained", "integer", "Whether the model abstained", f"{_YES_NO}, empty: no reply"),
+    Field("correct", "integer", "Whether the answer is right", f"{_YES_NO}, empty: not answered"),
+    Field("confidence", "number", "Confidence in the answer", "0 to 1, empty: not stated"),
+    Field("should_abstain", "integer", "Whether the case asks for deferral", _YES_NO),
+    Field("no_answer", "integer", "Whether the reply is no answer", f"{_YES_NO}, empty: no reply"),
+    Field("not_evaluated", "integer", "Whether no reply exists", _YES_NO),
+    Field("failure_class", "text", "Why there is no answer", "empty: there is one"),
+    Field("error", "text", "What was said about that"),
+    Field("model_answered", "text", "Model that answered, as the provider names it"),
+    Field("finish_reason", "text", "Why the reply ended, as the provider says"),
+    Field("latency_seconds", "number", "Seconds from the call to its answer"),
+    Field("input_tokens", "integer", "Tokens of the prompt"),
+    Field("output_tokens", "integer", "Tokens of the reply"),
+    Field("total_tokens", "integer", "Tokens in all, as the backend says"),
+    Field("raw_response", "text", "Reply of the model as it wrote it, where the run keeps it"),
 )
 _REVIEW = (
-    Column("review", "text", "Latest mark of a reviewer", ", ".join(MARKS)),
-    Column("review_note", "text", "Note of the reviewer"),
-    Column("review_by", "text", "Who reviewed"),
-    Column("review_at", "text", "When, in UTC"),
+    Field("review", "text", "Latest mark of a reviewer", ", ".join(MARKS)),
+    Field("review_note", "text", "Note of the reviewer"),
+    Field("review_by", "text", "Who reviewed"),
+    Field("review_at", "text", "When, in UTC"),
 )
 NOT_REVIEWED = Reviews({})
 _ELSEWHERE = ("should_abstain", "sample_index")  # metadata that have a column of their own
@@ -103,7 +103,7 @@ def tidy_table(result: BenchmarkResult, reviews: Reviews = NOT_REVIEWED) -> Tidy
         kind = _type([line[place] for line in lines])
         told = {type(getattr(row, of).get(key)) for row in rows} - {type(None)}
         values = _YES_NO if told == {bool} else "lists and objects as JSON"
-        columns.append(Column(name, kind, f"{words}: {key}", values, (of, key)))
+        columns.append(Field(name, kind, f"{words}: {key}", values, (of, key)))
     return TidyTable([*columns, *(_REVIEW if reviews.notes else ())], lines)
 
 
@@ -124,7 +124,7 @@ def tidy_line(
     row: EvaluationResult,
     further: Further,
     reviews: Reviews = NOT_REVIEWED,
-) -> list[Cell]:
+) -> list[TableCell]:
     """Return one line of the table."""
     cells = [*_fixed_cells(result, row), *(_cell(getattr(row, of).get(key)) for of, key in further)]
     if reviews.notes:
@@ -164,7 +164,7 @@ def _stata_names(taken: Sequence[str], wanted: Sequence[str]) -> list[str]:
     return names
 
 
-def _fixed_cells(result: BenchmarkResult, row: EvaluationResult) -> list[Cell]:
+def _fixed_cells(result: BenchmarkResult, row: EvaluationResult) -> list[TableCell]:
     made, found = result.provenance, verdict(row, result.rows.answers)
     missing = found == "not_evaluated"
     due = row.metadata.get("should_abstain")
@@ -197,14 +197,14 @@ def _fixed_cells(result: BenchmarkResult, row: EvaluationResult) -> list[Cell]:
     ]
 
 
-def _cell(value: JsonValue) -> Cell:
+def _cell(value: JsonValue) -> TableCell:
     value = plain(value)
     if isinstance(value, bool):
         return int(value)
     return dumps(value, indent=None) if isinstance(value, dict | list) else value
 
 
-def _type(cells: Iterable[Cell]) -> str:
+def _type(cells: Iterable[TableCell]) -> str:
     kinds = {type(cell) for cell in cells if cell is not None}
     if kinds == {int}:
         return "integer"
@@ -224,12 +224,12 @@ def csv_text(table: TidyTable) -> tuple[str, int]:
     return "".join(lines), n_guarded
 
 
-def guarded(line: Sequence[Cell]) -> list[Cell]:
+def guarded(line: Sequence[TableCell]) -> list[TableCell]:
     """Put an apostrophe in front of texts that a spreadsheet would compute."""
     return [f"'{c}" if isinstance(c, str) and _FORMULA.match(c) else c for c in line]
 
 
-def csv_line(cells: Sequence[Cell]) -> str:
+def csv_line(cells: Sequence[TableCell]) -> str:
     """Return one line of CSV; what is not known is empty."""
     out = io.StringIO(newline="")
     csv.writer(out, lineterminator="\n").writerow(cells)
@@ -301,7 +301,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _as(kind: str, cell: Cell) -> Cell:
+def _as(kind: str, cell: TableCell) -> TableCell:
     if kind != "VARCHAR" or cell is None:
         return cell
     return str(cell).encode("utf-8", "replace").decode()  # half of a surrogate pair is no text

@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 from krisis import registry
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import ELICITED, STATED
-from krisis.results.account import Provenance, RunFacts, TaskFacts
+from krisis.plain_run import PlainRow, PlainRun
+from krisis.results.account import Provenance, RunFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
-
-
-class PlainRow(Protocol):
-    """One record of a run in a suite's own file format."""
-
-    cluster_id: int | str
-    item: str
-    truth: int | str | None
-    prediction: int | str | None
-    signals: JsonMapping
-    failed: str | None
-    failure_class: str
-
-
-class PlainTask(Protocol):
-    """The task of such a run."""
-
-    def facts(self) -> JsonObject:
-        """Return what results keep of a task."""
-
-
-class PlainRun(Protocol):
-    """A run in a suite's own file format, as the format reads it."""
-
-    suite: str
-    task: PlainTask
-    rows: Sequence[PlainRow]
-    run_id: str | None
-    git_commit: str | None
-    mode: str | None
-    provenance: JsonMapping
 
 
 def plain_run(content: JsonMapping, mode: str | None, path: Path) -> PlainRun | None:
@@ -58,7 +27,7 @@ def plain_run(content: JsonMapping, mode: str | None, path: Path) -> PlainRun | 
 
 def result_of_plain_run(run: PlainRun) -> BenchmarkResult:
     """Return the rows of a run file with what the file says of the run."""
-    made, task = run.provenance, TaskFacts.of(run.task.facts())
+    made, task = run.provenance, run.task
     said = made.get("suite")
     known = {"suite": run.suite, "task": task.name, "mode": run.mode}
     n_planned = made.get("n_items_planned")

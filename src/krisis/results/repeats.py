@@ -7,10 +7,10 @@ from collections.abc import Hashable, Sequence
 
 from krisis.answers import AnswerSet
 from krisis.metrics.base import EvaluationResult
-from krisis.results.account import Agreement
+from krisis.results.account import RepeatAgreement
 
 
-def mark_agreement(rows: Sequence[EvaluationResult]) -> Agreement:
+def mark_agreement(rows: Sequence[EvaluationResult]) -> RepeatAgreement:
     """Give each row the share of its record's answers that came out as it did, and sum up.
 
     The share goes to ``signals["sample_agreement"]``; rows that were not evaluated take no part.
@@ -34,7 +34,7 @@ def mark_agreement(rows: Sequence[EvaluationResult]) -> Agreement:
             share = counts[_given(row, answers)] / counts.total()
             row.signals = {**row.signals, "sample_agreement": share}
     shares = [max(counts.values()) / counts.total() for counts in outcomes.values()]
-    return Agreement(
+    return RepeatAgreement(
         n_records=len(shares),
         mean_agreement=sum(shares) / len(shares) if shares else None,
         n_unanimous=sum(share == 1.0 for share in shares),

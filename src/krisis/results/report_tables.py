@@ -1,52 +1,20 @@
-"""The tables of disease and deferral that every report shows, worked out from stored scores."""
+"""Sentences that every report shows, from scores and from how the run went."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import MetricScore
 from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
-from krisis.results.account import TaskFacts
 from krisis.results.stops import Decided
-from krisis.statistics.intervals import Interval, interval_heading
+from krisis.task_facts import TaskFacts
 
 if TYPE_CHECKING:
     from krisis.results.base import BenchmarkResult
 
 DISEASE_KEYS = tuple(metric.key for metric in default_classification_metrics())
-_WIDEST_ANSWERS = 80  # of all answers in words, as headings beside each other
-_DEFERRAL_WORDS = (
-    "Deferred when needed is the sensitivity of deferral, answered when safe its specificity, "
-    "balanced their mean. Always answering would have 0, 1, 0.5 and no MCC, and the last column as "
-    "its share of aligned cases."
-)
-_KIND_WORDS = " A kind is scored on its own cases and those not to be deferred."
-_PRIOR_WORDS = (
-    " Whether a case is due may depend on the prevalence that is assumed: such cases are scored "
-    "apart from those that are due, or not due, at any prevalence."
-)
-_PARTS = {
-    "uncertain": "due as uncertain",
-    "rule": "due by a rule",
-    "depends_on_prior": "depends on prevalence",
-    "holds_for_any_prior": "any prevalence",
-}
-
-
-def shown_name(score: MetricScore, task: TaskFacts | None) -> str:
-    """Return the label of a score, and of a disease which one.
-
-    >>> shown_name(MetricScore("Accuracy", 1.0), None)
-    'Accuracy'
-    """
-    if score.key not in DISEASE_KEYS or score.details.get("positive") is None:
-        return score.name
-    positive = score.details["positive"]
-    return f"{score.name} ({task.words(positive) if task else f'answer {positive}'})"
 
 
 def headline(result: BenchmarkResult) -> MetricScore | None:
@@ -56,25 +24,6 @@ def headline(result: BenchmarkResult) -> MetricScore | None:
         return None
     score: MetricScore | None = result.metric_scores.get(task.metrics[0])
     return score
-
-
-def headline_words(result: BenchmarkResult) -> str:
-    """Return the headline with its interval, and the baselines from the best to the worst."""
-    score = headline(result)
-    if score is None:
-        return ""
-    others = {name: found.get(score.identifier) for name, found in result.baselines.items()}
-    known = {name: one.value for name, one in others.items() if one is not None}
-    best_first = -1 if score.direction == "higher" else 1
-    order = sorted(
-        (name for name in known if not math.isnan(known[name])),
-        key=lambda name: (best_first * known[name], name),
-    )
-    baselines = ", ".join(f"{name} {known[name]:.4f}" for name in order)
-    value = "undefined" if math.isnan(score.value) else f"{score.value:.4f}"
-    ends = _ends(score.interval)
-    beside = f"; baselines: {baselines}" if baselines else ""
-    return f"{score.name} {value}{f' ({ends})' if ends else ''}{beside}."
 
 
 def note_lines(scores: Mapping[str, MetricScore]) -> list[str]:
@@ -89,23 +38,6 @@ def note_lines(scores: Mapping[str, MetricScore]) -> list[str]:
 def has_no_disease(score: MetricScore) -> bool:
     """Tell whether a score is of a disease that the task does not name."""
     return score.details.get("reason") == NO_POSITIVE
-
-
-def disease_table(scores: Mapping[str, MetricScore]) -> list[JsonObject]:
-    """Return sensitivity, specificity and predictive values of the disease with their counts."""
-    found = _disease_scores(scores)
-    heading = interval_heading(score.interval for score in found)
-    return [
-        {
-            "figure": score.name,
-            "answered only": score.value,
-            heading: _ends(score.interval),
-            "right": _counts(score.details.get("n_right"), score.n_evaluated),
-            "abstentions as errors": score.details.get("end_to_end", ""),
-            "right of all": _of_all(score.details),
-        }
-        for score in found
-    ]
 
 
 def _disease_scores(scores: Mapping[str, MetricScore]) -> list[MetricScore]:
@@ -127,46 +59,6 @@ def disease_words(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> 
     )
 
 
-def _ends(interval: Interval | None) -> str:
-    if interval is None or math.isnan(interval.low):
-        return ""
-    return f"{interval.low:.4f} to {interval.high:.4f}"
-
-
-def _counts(n_right: int | None, n: int) -> str:
-    return f"{n_right or 0:,} of {n:,}"
-
-
-def _of_all(details: JsonMapping) -> str:
-    return _counts(details["n_right"], details["n_cases"]) if "n_cases" in details else ""
-
-
-def matrix_table(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> list[JsonObject]:
-    """Return one line per true answer: how often each answer was given to it."""
-    score = scores.get(DISEASE_KEYS[0])
-    matrix = score.details.get("confusion_matrix") if score is not None else None
-    if not matrix:
-        return []
-    names = [answer_words(label, task) for label in matrix["labels"]]
-    # Longer headings do not fit a terminal; the first column then says what the answers mean.
-    short = sum(map(len, names)) <= _WIDEST_ANSWERS
-    headings = [f"answered {one}" for one in (names if short else matrix["labels"])]
-    no_answer = any(matrix["no_answer"])
-    missing = matrix["not_evaluated"]
-    columns = (matrix["counts"], matrix["no_answer"], matrix["abstained"], missing)
-    return [
-        {
-            "truth": name,
-            **dict(zip(headings, counts, strict=True)),
-            **({"no answer": n_without} if no_answer else {}),
-            "abstained": n_abstained,
-            **({"not evaluated": n_missing} if any(missing) else {}),
-            "in all": sum(counts) + n_without + n_abstained + n_missing,
-        }
-        for name, counts, n_without, n_abstained, n_missing in zip(names, *columns, strict=True)
-    ]
-
-
 def answer_words(label: int | str, task: TaskFacts | None, *, whole: bool = False) -> str:
     """Name an answer by its words and as it is; long words only where they are asked for.
 
@@ -175,82 +67,6 @@ def answer_words(label: int | str, task: TaskFacts | None, *, whole: bool = Fals
     """
     words = task.words(label, whole=whole) if task else str(label)
     return str(label) if words == str(label) else f"{words} ({label})"
-
-
-def deferral_table(score: MetricScore | None) -> list[JsonObject]:
-    """Return both sides of deferral for all rows, and for each part that the metadata name."""
-    if score is None or math.isnan(score.value):
-        return []
-    details = score.details
-    parts = {**details.get("by_kind", {}), **details.get("by_prior", {})}
-    return [
-        {
-            "deferral": name,
-            "n": part["n_labeled"],
-            "due": part["confusion"]["defer_when_needed"]
-            + part["confusion"]["answer_when_should_defer"],
-            "deferred when needed": part["sensitivity"],
-            "answered when safe": part["specificity"],
-            "balanced": part["balanced_alignment"],
-            "MCC": part["mcc"],
-            "aligned": part.get("alignment", score.value),
-            "always answer": part["always_answer"],
-        }
-        for name, part in (
-            ("all cases", details),
-            *((_PARTS.get(name, f"due as {name}"), part) for name, part in parts.items()),
-        )
-    ]
-
-
-def deferral_words(score: MetricScore | None) -> str:
-    """Say what the columns of the deferral table are."""
-    if score is None or math.isnan(score.value):
-        return ""
-    by_kind = _KIND_WORDS if "by_kind" in score.details else ""
-    return _DEFERRAL_WORDS + by_kind + (_PRIOR_WORDS if "by_prior" in score.details else "")
-
-
-def reason_table(score: MetricScore | None) -> list[JsonObject]:
-    """Return how many cases were due for each reason and how many of them were deferred."""
-    reasons = score.details.get("by_reason", {}) if score is not None else {}
-    return [
-        {
-            "reason": reason.replace("_", " "),
-            "due": counts["n_due"],
-            "deferred": counts["n_deferred"],
-            "share deferred": counts["n_deferred"] / counts["n_due"],
-        }
-        for reason, counts in reasons.items()
-    ]
-
-
-def rule_table(score: MetricScore | None) -> list[JsonObject]:
-    """Return the checklist: how many cases break each rule, and what the model did with them."""
-    rules = score.details.get("by_rule", {}) if score is not None else {}
-    return [
-        {
-            "rule": rule.replace("_", " "),
-            "cases": counts["n"],
-            "deferred": counts["n_deferred"],
-            "share deferred": counts["n_deferred"] / counts["n"] if counts["n"] else math.nan,
-            "answered": counts["n_answered"],
-            "answered rightly": counts["n_right"],
-        }
-        for rule, counts in rules.items()
-    ]
-
-
-def rule_words(score: MetricScore | None) -> str:
-    """Say which deferrals follow a rule, and that the checklist is no truth."""
-    rules = score.details.get("by_rule", {}) if score is not None else {}
-    if not rules:
-        return ""
-    by_rule, others = (rules[part]["n_deferred"] for part in ("any rule", "no rule"))
-    return (
-        f"Rules are a checklist, not the truth: {by_rule} of {by_rule + others} deferrals follow a "
-        "rule. A case may break a rule and still be safe to answer."
-    )
 
 
 def stopping_lines(result: BenchmarkResult) -> list[str]:

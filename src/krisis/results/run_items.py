@@ -14,8 +14,9 @@ from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import in_patient_order
 from krisis.metrics.items import RunItems, Source
+from krisis.metrics.labels import Answers
 from krisis.metrics.repeats import collapse_repeats
-from krisis.results.account import TaskFacts
+from krisis.plain_run import PlainRun
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import (
     content_of_run,
@@ -25,8 +26,9 @@ from krisis.results.loading import (
     with_rows,
 )
 from krisis.results.parquet import is_parquet, load_parquet
-from krisis.results.plain_runs import PlainRun, plain_row, plain_run
+from krisis.results.plain_runs import plain_row, plain_run
 from krisis.runs.load import load_run, read_description
+from krisis.task_facts import TaskFacts
 
 
 def read_items(path: str | Path, mode: str | None = None) -> RunItems:
@@ -105,7 +107,7 @@ def items_of_result(result: BenchmarkResult, source: Source) -> RunItems:
     Repeats of a record become its modal answer with consistency signals.
     """
     task = result.provenance.task_facts or TaskFacts("")
-    rows = result.rows.with_answers(task.answers_to_score())
+    rows = result.rows.with_answers(Answers.of(task))
     everyone = np.arange(len(rows))
     if rows.columns.repeats_records(everyone) or rows.columns.has_nameless_patients:
         return _items(Rows(_one_per_record(rows), rows.answers, as_given=True), task, source)
@@ -120,9 +122,8 @@ def _one_per_record(rows: Sequence[EvaluationResult]) -> list[EvaluationResult]:
 def _of_plain_run(run: PlainRun, path: Path) -> RunItems:
     named = {"suite": run.suite, "model": str(run.provenance.get("backend") or "")}
     source = Source(str(path), run.run_id, run.git_commit, run.mode, **named)
-    task = TaskFacts.of(run.task.facts())
-    rows = Rows((plain_row(row) for row in run.rows), task.answers_to_score())
-    return _items(rows, task, source)
+    rows = Rows((plain_row(row) for row in run.rows), Answers.of(run.task))
+    return _items(rows, run.task, source)
 
 
 def _items(rows: Rows, task: TaskFacts, source: Source) -> RunItems:

@@ -59,7 +59,7 @@ BESIDE_HEADLINE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MetricColumn:
     """A metric by its identifier, under a short heading."""
 
     name: str
@@ -69,7 +69,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class RunFigure:
     """One figure of one run."""
 
     value: float
@@ -90,7 +90,7 @@ class Entry:
     """One run: a figure per column, and what a reader must know before any of them."""
 
     name: str
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, RunFigure]
     warnings: Sequence[str]
 
 
@@ -98,7 +98,7 @@ class Entry:
 class SideBySide:
     """Runs of one task: a line per run, a column per metric."""
 
-    columns: Sequence[Column]
+    columns: Sequence[MetricColumn]
     entries: Sequence[Entry]
 
 
@@ -132,7 +132,7 @@ def warned(run: BenchmarkResult) -> list[str]:
     ]
 
 
-def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> list[Column]:
+def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> list[MetricColumn]:
     """Return the metrics that the runs were scored with, the well-known first."""
     found = []
     for run in runs:
@@ -150,33 +150,33 @@ def short_name(identifier: str, name: str) -> str:
     return name if "[" in name else {**HEADINGS, **ON_REQUEST}.get(identifier, name)
 
 
-def _columns(scores: Iterable[MetricScore]) -> list[Column]:
+def _columns(scores: Iterable[MetricScore]) -> list[MetricColumn]:
     order = list(HEADINGS)
-    found: dict[str, Column] = {}
+    found: dict[str, MetricColumn] = {}
     for score in scores:
         name = score.identifier
         heading = short_name(name, score.name)
-        found.setdefault(name, Column(name, score.key, heading, score.direction))
+        found.setdefault(name, MetricColumn(name, score.key, heading, score.direction))
     return sorted(
         found.values(),
         key=lambda column: order.index(column.key) if column.key in order else len(order),
     )
 
 
-def metric_cell(score: MetricScore | None) -> Cell:
+def metric_cell(score: MetricScore | None) -> RunFigure:
     """Return the number that runs are compared by: of an area the one as if all were answered."""
     if score is None:
-        return Cell(math.nan, reason="not scored")
+        return RunFigure(math.nan, reason="not scored")
     normalized = score.details.get(f"{score.key}_normalized")
     if normalized is not None:
         ends = score.details.get("normalized_interval") or [math.nan, math.nan]
         known = score.interval and replace(score.interval, low=ends[0], high=ends[1])
-        return Cell(float(normalized), known, n_evaluated=score.n_evaluated)
+        return RunFigure(float(normalized), known, n_evaluated=score.n_evaluated)
     reason = str(score.details.get("reason", ""))
-    return Cell(score.value, score.interval, reason, score.n_evaluated, score.bounds)
+    return RunFigure(score.value, score.interval, reason, score.n_evaluated, score.bounds)
 
 
-def cell_dict(cell: Cell) -> JsonObject:
+def cell_dict(cell: RunFigure) -> JsonObject:
     """Return a figure as JSON values; bounds that are not known are none."""
     known = cell.interval is not None and not math.isnan(cell.interval.low)
     bounds = [cell.interval.low, cell.interval.high] if known and cell.interval else None
@@ -188,7 +188,7 @@ def cell_dict(cell: Cell) -> JsonObject:
     }
 
 
-def best_first(entries: Sequence[Entry], column: Column) -> list[Entry]:
+def best_first(entries: Sequence[Entry], column: MetricColumn) -> list[Entry]:
     """Return the entries from the best to the worst; those without a value come last.
 
     Of a run with cases that were not evaluated, the worse bound counts.

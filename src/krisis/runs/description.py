@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, dumps, plain
-from krisis.results.account import Imported, TaskFacts
-from krisis.results.asking import AskingFacts
+from krisis.results.account import AskingFacts, Imported
 from krisis.runs.schema import storable
+from krisis.task_facts import TaskFacts
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 

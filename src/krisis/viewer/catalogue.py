@@ -19,6 +19,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.table import Table
+from krisis.pages.cases import RowFilter
 from krisis.pages.document import Document
 from krisis.pages.run import run_document
 from krisis.results.base import BenchmarkResult
@@ -33,7 +34,7 @@ from krisis.runs.read import CaseOf, Progress, RunFile, open_run, state_of
 from krisis.runs.review import CaseKey, keys_in_state, read_reviews
 from krisis.runs.schema import Value
 from krisis.viewer.entries import Entry, Look, found_in, objection, read_entry, shown
-from krisis.viewer.filters import ORDERS, RowFilter, RowFilters
+from krisis.viewer.filters import IN_FORCE, ORDERS, RowFilters
 from krisis.viewer.index import Index
 from krisis.viewer.search import TextSearch
 
@@ -78,7 +79,7 @@ class ViewedRun:
     def answers(self) -> Answers | None:
         """Return what is known of the answers of the task."""
         task = self.description.task
-        return None if task is None else task.answers_to_score()
+        return None if task is None else Answers.of(task)
 
     def words(self, answer: object, *, whole: bool = False) -> str:
         """Name an answer: by its short name, or by its whole meaning."""
@@ -101,7 +102,7 @@ class ViewedRun:
         lists: list[list[int]] = []
         if wanted.error:
             lists.append(self.confident_errors().get(wanted.error, []))
-        if wanted.left:
+        if wanted.left == IN_FORCE:
             lists.append(self.remembered("left", self._left_positions))
         if wanted.review:
             lists.append(self._reviewed_positions(wanted.review))

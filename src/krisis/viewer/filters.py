@@ -14,20 +14,18 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from krisis.answers import canonical_label, is_label
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import Answers
 from krisis.metrics.partition import CELLS, deferral_cell
 from krisis.outcomes import EVALUATED, NO_PREDICTION
+from krisis.pages.cases import SCORED, RowFilter, label_text
 from krisis.results.attrition import UNCLASSIFIED
 from krisis.results.group_labels import group_headings, group_label
 from krisis.runs.read import RunFile
 from krisis.runs.schema import Value, storable
 
-SCORED = "scored"  # everything of which a reply exists
-LEFT = "left"  # everything that was evaluated and not answered
-_UNANSWERED = tuple(one for one in EVALUATED if one != "answered")
+IN_FORCE, UNANSWERED = "yes", "unanswered"  # thresholds of what is left for people
 NO_ANSWER = "no answer"  # a reply that is none of the labels
 DUE = {
     "yes": tuple(cell for cell, (asked, *_) in CELLS.items() if asked == "deferral was due"),
@@ -43,42 +41,6 @@ ORDERS = {
 _TABLES = "rows AS r LEFT JOIN cases AS c ON c.position = r.case_position"
 _METADATA = "coalesce(r.metadata, c.metadata)"
 _CHOSEN = "IN (SELECT value FROM json_each(?))"
-
-
-@dataclass(frozen=True, slots=True)
-class RowFilter:
-    """Which rows to show and in which order; an empty field asks for nothing.
-
-    ``due`` is yes, no or stated: whether the case asked for deferral, of rows with a reply.
-    ``predicted`` asks for rows with that answer; ``record`` is the whole name of a record;
-    ``error`` is a kind of confident error (`krisis.results.error_kinds`). What is left for people
-    ``left_below`` a confidence is every case without an answer of at least that confidence.
-    """
-
-    outcome: str = ""
-    correct: str = ""
-    cell: str = ""
-    due: str = ""
-    reason: str = ""
-    failure: str = ""
-    predicted: str = ""
-    truth: str = ""
-    group: str = ""
-    record: str = ""
-    text: str = ""
-    error: str = ""
-    confidence_min: float | None = None
-    confidence_max: float | None = None
-    deferred_at: float | None = None
-    left: str = ""
-    review: str = ""
-    left_below: float | None = None
-    sort: str = "position"
-
-
-def label_text(label: object) -> str:
-    """Return an answer as filters name it: equal answers have one name."""
-    return str(canonical_label(label)) if is_label(label) else str(label)
 
 
 def reasons_listed(metadata: JsonObject) -> list[str]:
@@ -142,7 +104,7 @@ class RowFilters:
     def _of_outcome(self, run: RunFile, wanted: RowFilter) -> list[tuple[str, tuple[Value, ...]]]:
         parts: list[tuple[str, tuple[Value, ...]]] = []
         if wanted.outcome:
-            names = {SCORED: EVALUATED, LEFT: _UNANSWERED}.get(wanted.outcome, (wanted.outcome,))
+            names = EVALUATED if wanted.outcome == SCORED else (wanted.outcome,)
             parts.append((f"r.outcome {_CHOSEN}", (json.dumps(names),)))
         if wanted.correct:
             same = (
@@ -174,10 +136,12 @@ class RowFilters:
         if wanted.deferred_at is not None:
             kept = "coalesce(r.confidence >= ?, 0)"
             parts.append((f"r.outcome = 'answered' AND NOT {kept}", (wanted.deferred_at,)))
-        if wanted.left_below is not None:
-            kept = "r.outcome = 'answered' AND coalesce(r.confidence >= ?, 0)"
+        if wanted.left and wanted.left != IN_FORCE:
+            limit = 0.0 if wanted.left == UNANSWERED else float(wanted.left)
+            unstated = int(wanted.left == UNANSWERED)  # whether such an answer counts
+            kept = "r.outcome = 'answered' AND coalesce(r.confidence >= ?, ?)"
             names = json.dumps(EVALUATED)
-            parts.append((f"r.outcome {_CHOSEN} AND NOT ({kept})", (names, wanted.left_below)))
+            parts.append((f"r.outcome {_CHOSEN} AND NOT ({kept})", (names, limit, unstated)))
         return parts
 
     def _of_metadata(self, run: RunFile, wanted: RowFilter) -> list[tuple[str, tuple[Value, ...]]]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from krisis.backends.asking import Asking
+from krisis.backends.elicitation import Asking
 from krisis.backends.prompt import build_prompt
 from krisis.data.base import SuiteConfig
 from krisis.data.ckd.cohort import draw_cohort

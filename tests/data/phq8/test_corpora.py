@@ -13,7 +13,7 @@ from krisis.backends.baselines.constant import AlwaysAnswer
 from krisis.benchmark import Benchmark
 from krisis.cli.data import app
 from krisis.cli.run_file import write_beside
-from krisis.data.phq8.corpus import read_corpus, read_interviews
+from krisis.data.phq8.corpus import read_corpus
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.retrieval import passages
 from krisis.data.phq8.suite import PHQ8Suite
@@ -177,7 +177,7 @@ def test_nested_folders_and_a_folder_of_labels_elsewhere_are_found(tmp_path: Pat
     data = write(tmp_path / "data", files)
     labels = {name: text for name, text in e_daic().items() if name.startswith("labels/")}
     elsewhere = write(tmp_path / "elsewhere", labels) / "labels"
-    (one,) = read_interviews(data, elsewhere)
+    (one,) = read_corpus(data, elsewhere).usable()
     assert (one.scores, one.split) == (SCORES["300"], "train")
 
 

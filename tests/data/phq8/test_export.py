@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from krisis.cli.data import app
 from krisis.data.base import SuiteConfig
 from krisis.data.phq8.commands import summary, synthetic_interviews
-from krisis.data.phq8.corpus import read_interviews, write_directory
+from krisis.data.phq8.corpus import read_corpus, write_directory
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.errors import InvalidFile
 
@@ -16,7 +16,7 @@ from krisis.errors import InvalidFile
 def test_what_is_written_is_read_back_to_the_letter(tmp_path: Path) -> None:
     written = synthetic_interviews(12, seed=4, withheld_rate=0.3)
     write_directory(tmp_path / "new", written)
-    read = read_interviews(tmp_path / "new")
+    read = read_corpus(tmp_path / "new").usable()
     assert [one.transcript.turns for one in read] == [one.transcript.turns for one in written]
     assert [one.scores for one in read] == [one.scores for one in written]
     assert [one.split for one in read] == [one.split for one in written]
@@ -25,7 +25,7 @@ def test_what_is_written_is_read_back_to_the_letter(tmp_path: Path) -> None:
 def test_the_cohort_of_a_clinic_is_that_of_the_suite(tmp_path: Path) -> None:
     arguments = ["phq8", "--output", str(tmp_path / "new"), "--n-participants", "12", "--cohort"]
     assert CliRunner().invoke(app, [*arguments, "clinic"]).exit_code == 0
-    read = {one.transcript.participant_id: one for one in read_interviews(tmp_path / "new")}
+    read = {one.transcript.participant_id: one for one in read_corpus(tmp_path / "new").usable()}
     records = PHQ8Suite(SuiteConfig(n_synthetic=12), cohort="clinic", split="all").load()
     assert len(records) == 8 * len(read)
     for record in records:

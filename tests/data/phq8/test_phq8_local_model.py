@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krisis.backends.models import find_model_file
+from krisis.backends.local import find_model_file
 from krisis.benchmark import Benchmark
 from krisis.data.base import SuiteConfig
 from krisis.data.phq8.suite import PHQ8Suite

@@ -20,7 +20,7 @@ from krisis.data.phq8.suite import PHQ8Suite
 from krisis.data.phq8.task import PRICE, TASK
 from krisis.metrics import DecisionCost, DecisionSkill, EvaluationResult
 from krisis.metrics.base import Rows
-from krisis.results.account import TaskFacts
+from krisis.metrics.labels import Answers
 
 SHOWN = {score: tuple(float(other == score) for other in range(4)) for score in range(4)}
 NOTHING = (1.0, 1.0, 1.0, 1.0)
@@ -90,7 +90,7 @@ def test_the_posterior_of_withheld_items_is_calibrated(cohort: Cohort) -> None:
 
 
 def test_the_cost_of_five_decisions_by_hand() -> None:
-    answers = TaskFacts.of(TASK.facts()).answers_to_score()
+    answers = Answers.of(TASK.facts())
     known = {"0": 0.7, "1": 0.2, "2": 0.1, "3": 0.0}
     rows = [
         EvaluationResult(2, 2),  # right: 0

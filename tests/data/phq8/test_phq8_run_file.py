@@ -14,7 +14,7 @@ from krisis.backends.chat import ChatRequest
 from krisis.backends.scripted import ScriptedBackend
 from krisis.benchmark import Benchmark
 from krisis.cli.run_file import plain_row
-from krisis.data.base import PlainRow, PlainRun, SuiteConfig
+from krisis.data.base import SuiteConfig
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.run_file import PHQ8RunFile
 from krisis.data.phq8.suite import PHQ8Suite
@@ -22,6 +22,7 @@ from krisis.data.phq8.task import TASK
 from krisis.errors import BackendError, ContentFiltered, InvalidValue, UserError
 from krisis.execution.options import Execution
 from krisis.metrics.repeats import collapse_repeats
+from krisis.plain_run import PlainRow, PlainRun
 from krisis.results.plain_runs import result_of_plain_run
 
 CONFIG = SuiteConfig(n_synthetic=20)
@@ -66,7 +67,7 @@ def test_rows_are_those_of_the_file_with_the_task_and_its_defaults() -> None:
         "abc",
         "few_shot",
     )
-    assert found.task is TASK
+    assert found.task == TASK.facts()
     assert (found.task.default_loss, found.task.default_confidence) == ("abs_norm", "llm")
     assert [row.cluster_id for row in found.rows] == [310] * 8 + [302] * 8
     assert [row.item for row in found.rows[:8]] == list(ITEM_KEYS)
@@ -89,7 +90,7 @@ def test_another_questionnaire_brings_its_scale_and_is_not_called_phq8() -> None
     content["scale"] = {"items": ["A", "B"], "lowest": 0, "highest": 4}
     found = read(content)
     assert found.suite == found.task.name == "questionnaire"
-    assert list(found.task.answers) == [0, 1, 2, 3, 4]
+    assert list(dict(found.task.answers)) == [0, 1, 2, 3, 4]
     assert (found.task.ordered, found.task.default_loss) == (True, "abs_norm")
     assert len(found.rows) == 2
 
@@ -191,7 +192,9 @@ def finished(mode: str, repeats: int = 1, backend: Any = None) -> PlainRun:
     backend = backend or Lexicon(temperature=0.7 if repeats > 1 else 0.0)
     benchmark = Benchmark(suite, backend, execution=Execution(repeats=repeats))
     rows = collapse_repeats(benchmark.run().evaluation_results)
-    return PlainRun("phq8", suite.task, [plain_row(row) for row in rows], "run-1", "abc", mode)
+    return PlainRun(
+        "phq8", suite.task.facts(), [plain_row(row) for row in rows], "run-1", "abc", mode
+    )
 
 
 def test_the_file_has_the_form_of_the_run_format() -> None:
@@ -221,7 +224,7 @@ def test_the_file_has_the_form_of_the_run_format() -> None:
 def test_what_is_written_is_read_back() -> None:
     written = finished("few_shot", 3)
     found = read(json.loads(json.dumps(PHQ8RunFile.content([written]))))
-    assert (found.mode, found.run_id, found.task) == (written.mode, written.run_id, TASK)
+    assert (found.mode, found.run_id, found.task) == (written.mode, written.run_id, TASK.facts())
     for row, original in zip(found.rows, written.rows, strict=True):
         assert (row.cluster_id, row.item) == (original.cluster_id, original.item)
         assert (row.truth, row.prediction) == (original.truth, original.prediction)
@@ -235,7 +238,7 @@ def test_a_participant_with_a_failed_call_is_not_a_success() -> None:
         else PlainRow("300", key, 1, None)
         for key in ITEM_KEYS
     ]
-    content = PHQ8RunFile.content([PlainRun("phq8", TASK, rows, mode="zero_shot")])
+    content = PHQ8RunFile.content([PlainRun("phq8", TASK.facts(), rows, mode="zero_shot")])
     (result,) = content["experiments"][0]["results"]["results"]
     assert result["success"] is False
     assert result["error"] == "Moving: timeout: no answer"
@@ -268,15 +271,15 @@ def test_a_reply_without_an_answer_is_no_failure_of_the_participant() -> None:
 
 
 def test_two_experiments_of_one_mode_and_rows_of_other_suites_are_refused() -> None:
-    nothing = PlainRun("phq8", TASK, [], mode="a")
-    for runs in ([nothing, nothing], [], [PlainRun("phq8", TASK, [])]):
+    nothing = PlainRun("phq8", TASK.facts(), [], mode="a")
+    for runs in ([nothing, nothing], [], [PlainRun("phq8", TASK.facts(), [])]):
         with pytest.raises(InvalidValue, match="one experiment for each mode"):
             PHQ8RunFile.content(runs)
     with pytest.raises(InvalidValue, match="names no item"):
-        PHQ8RunFile.content([PlainRun("phq8", TASK, [PlainRow("x", "", 1, 1)], mode="a")])
+        PHQ8RunFile.content([PlainRun("phq8", TASK.facts(), [PlainRow("x", "", 1, 1)], mode="a")])
 
 
 def test_the_runs_of_a_file_are_named_in_it() -> None:
-    runs = [PlainRun("phq8", TASK, [], mode="a", provenance={"run": "A"})]
+    runs = [PlainRun("phq8", TASK.facts(), [], mode="a", provenance={"run": "A"})]
     assert PHQ8RunFile.run_names(PHQ8RunFile.content(runs)) == ["A"]
     assert PHQ8RunFile.run_names({}) == []

@@ -7,29 +7,25 @@ import pytest
 
 from krisis.backends.prompt import build_prompt
 from krisis.data.base import PatientRecord, SuiteConfig, Task, records_hash
+from krisis.data.phq8.corpus import LabelledInterview, write_directory
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.retrieval import RetrievalOptions
 from krisis.data.phq8.suite import PHQ8Suite
-from krisis.data.phq8.transcripts import SENTENCE_END
+from krisis.data.phq8.transcripts import SENTENCE_END, Transcript, Turn
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 
 SMALL = SuiteConfig(n_synthetic=40)
 
 
-def json_lines(path: Path, splits: list[str], scores: list[int] | None = None) -> Path:
-    lines = [
-        {
-            "participant_id": f"P{number}",
-            "split": split,
-            "labels": dict.fromkeys(ITEM_KEYS, scores[number] if scores else number % 4),
-            "transcript": [
-                {"speaker": "Interviewer", "value": "How do you sleep?"},
-                {"speaker": "Participant", "value": f"Badly, night number {number}."},
-            ],
-        }
-        for number, split in enumerate(splits)
-    ]
-    path.write_text("\n".join(map(json.dumps, lines)))
+def own_folder(path: Path, splits: list[str], scores: list[int] | None = None) -> Path:
+    def interview(number: int, split: str) -> LabelledInterview:
+        asked = Turn("interviewer", "How do you sleep?")
+        said = Turn("participant", f"Badly, night number {number}.")
+        score = scores[number] if scores else number % 4
+        transcript = Transcript(f"P{number}", (asked, said))
+        return LabelledInterview(transcript, (score,) * len(ITEM_KEYS), split)
+
+    write_directory(path, [interview(*one) for one in enumerate(splits)])
     return path
 
 
@@ -96,7 +92,7 @@ def test_no_label_of_the_held_out_participants_reaches_a_prompt(tmp_path: Path, 
     """The held-out scores are changed; every prompt stays the same to the letter."""
 
     def prompts(name: str, held_out_score: int) -> list[str]:
-        file = json_lines(
+        file = own_folder(
             tmp_path / name, ["train", "train", "train", "test"], [0, 1, 2, held_out_score]
         )
         suite = PHQ8Suite(data=file, mode=mode)
@@ -110,7 +106,7 @@ def test_no_label_of_the_held_out_participants_reaches_a_prompt(tmp_path: Path, 
         )
         return [built.system, built.user, built.template]
 
-    assert prompts("a.jsonl", 0) == prompts("b.jsonl", 3)
+    assert prompts("a", 0) == prompts("b", 3)
 
 
 def test_the_transcript_is_shown_once_in_a_prompt() -> None:
@@ -161,7 +157,7 @@ def test_a_model_that_gives_no_quotes_gets_no_evidence_count() -> None:
 
 
 def test_of_a_users_interviews_only_figures_are_kept(tmp_path: Path) -> None:
-    suite = PHQ8Suite(data=json_lines(tmp_path / "x.jsonl", ["train", "test"]))
+    suite = PHQ8Suite(data=own_folder(tmp_path / "x", ["train", "test"]))
     (record, *_) = suite.load()
     signals = reviewed(suite, record, evidence_quotes=["Badly, night number 1.", "Badly, night 9"])
     assert (signals["llm_evidence_count"], signals["n_quotes_not_found"]) == (1, 1)
@@ -174,12 +170,12 @@ def test_of_a_users_interviews_only_figures_are_kept(tmp_path: Path) -> None:
 
 
 def test_splits_of_a_users_file_are_kept_or_drawn(tmp_path: Path) -> None:
-    named = PHQ8Suite(data=json_lines(tmp_path / "a.jsonl", ["train", "dev", "test", "train"]))
+    named = PHQ8Suite(data=own_folder(tmp_path / "a", ["train", "dev", "test", "train"]))
     assert {record.cluster_id for record in named.load()} == {"P1", "P2"}
-    drawn = PHQ8Suite(data=json_lines(tmp_path / "b.jsonl", [""] * 10))
+    drawn = PHQ8Suite(data=own_folder(tmp_path / "b", [""] * 10))
     assert len({record.cluster_id for record in drawn.load()}) == 2
-    with pytest.raises(InvalidFile, match="split must be train, dev or test, not 'training'"):
-        PHQ8Suite(data=json_lines(tmp_path / "c.jsonl", ["training", "test"])).load()
+    with pytest.raises(InvalidFile, match="value must be train, dev or test, not 'training'"):
+        PHQ8Suite(data=own_folder(tmp_path / "c", ["training", "test"])).load()
 
 
 def test_training_records_are_never_those_that_are_evaluated() -> None:
@@ -210,11 +206,10 @@ def test_wrong_options_are_named() -> None:
         RetrievalOptions(n_references=0)
     with pytest.raises(InvalidValue, match="n_references"):
         PHQ8Suite(retrieval={"n_references": "many"})
-    with pytest.raises(UnknownName, match="did you mean 'embedder'"):
-        PHQ8Suite(retrieval={"embeder": "tfidf"})
-    with pytest.raises(InvalidValue, match="retrieval must name an embedder"):
+    with pytest.raises(UnknownName, match="did you mean 'n_references'"):
+        PHQ8Suite(retrieval={"n_reference": 3})
+    with pytest.raises(InvalidValue, match="retrieval must be a mapping"):
         PHQ8Suite(retrieval=3)  # type: ignore[arg-type]
-    assert PHQ8Suite(retrieval="openai/x").retrieval.embedder == "openai/x"
     with pytest.raises(InvalidValue, match="min_similarity"):
         RetrievalOptions(min_similarity=2)
 
@@ -223,7 +218,7 @@ def test_the_description_says_where_the_interviews_come_from() -> None:
     description = PHQ8Suite(SMALL, mode="few_shot").describe()
     assert description["n_participants"] == 8
     assert description["n_training_participants"] == 32
-    assert description["embedder"] == "tfidf"
+    assert description["n_references"] == 2
     assert "NHANES" in description["provenance"]
     assert "clinic" not in description["provenance"]
     assert "clinic" in PHQ8Suite(SMALL, cohort="clinic").describe()["provenance"]

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krisis.data.phq8.corpus import read_interviews
+from krisis.data.phq8.corpus import read_corpus
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.errors import InvalidFile
 
@@ -28,7 +27,7 @@ def directory(tmp_path: Path, content: bytes | str, labels: str = "") -> Path:
 
 
 def test_a_directory_of_the_daic_woz_layout_is_read(tmp_path: Path) -> None:
-    (interview,) = read_interviews(directory(tmp_path, LINES))
+    (interview,) = read_corpus(directory(tmp_path, LINES)).usable()
     assert interview.scores == (0, 1, 2, 3, 0, 1, 2, 3)
     assert interview.transcript.participant_id == "300"
     assert interview.transcript.text() == (
@@ -62,7 +61,7 @@ def test_a_directory_of_the_daic_woz_layout_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_harmless_differences_do_not_matter(tmp_path: Path, content: str) -> None:
-    (interview,) = read_interviews(directory(tmp_path, content))
+    (interview,) = read_corpus(directory(tmp_path, content)).usable()
     assert len(interview.transcript.turns) == 2
 
 
@@ -99,7 +98,7 @@ def test_a_broken_transcript_gets_one_sentence_naming_file_and_line(
 ) -> None:
     content, expected = BROKEN[name]
     with pytest.raises(InvalidFile) as caught:
-        read_interviews(directory(tmp_path, content))
+        read_corpus(directory(tmp_path, content)).usable()
     message = str(caught.value)
     assert "300_TRANSCRIPT.csv" in message
     assert expected in message
@@ -120,80 +119,25 @@ def test_a_broken_transcript_gets_one_sentence_naming_file_and_line(
 )
 def test_broken_labels_are_named(tmp_path: Path, labels: str, expected: str) -> None:
     with pytest.raises(InvalidFile) as caught:
-        read_interviews(directory(tmp_path, LINES, labels))
+        read_corpus(directory(tmp_path, LINES, labels)).usable()
     assert expected in str(caught.value)
 
 
 def test_a_split_column_is_taken_over(tmp_path: Path) -> None:
     labels = f"split,{LABEL_HEADER}\nTrain,300,0,0,1,2,3,0,1,2,3\n"
-    (interview,) = read_interviews(directory(tmp_path, LINES, labels))
+    (interview,) = read_corpus(directory(tmp_path, LINES, labels)).usable()
     assert (interview.scores, interview.split) == ((0, 1, 2, 3, 0, 1, 2, 3), "train")
 
 
 def test_missing_paths_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="does not exist; give a directory"):
-        read_interviews(tmp_path / "nowhere")
+        read_corpus(tmp_path / "nowhere").usable()
     (tmp_path / "300_TRANSCRIPT.csv").write_text(LINES)
-    with pytest.raises(InvalidFile, match="a single file of another kind; give a directory"):
-        read_interviews(tmp_path / "300_TRANSCRIPT.csv")
+    with pytest.raises(InvalidFile, match="is a single file; give a directory"):
+        read_corpus(tmp_path / "300_TRANSCRIPT.csv").usable()
     (tmp_path / "300_TRANSCRIPT.csv").unlink()
-    with pytest.raises(InvalidFile, match="holds its own labels"):
-        read_interviews(json_lines(tmp_path, GOOD_LINE), tmp_path / "labels.csv")
-    (tmp_path / "interviews.jsonl").unlink()
     with pytest.raises(InvalidFile, match="contains no transcript"):
-        read_interviews(tmp_path)
-
-
-GOOD_LINE = {
-    "participant_id": 7,
-    "transcript": [{"speaker": "Participant", "value": "fine"}],
-    "labels": dict.fromkeys(ITEM_KEYS, 1),
-}
-
-
-def json_lines(tmp_path: Path, *lines: object) -> Path:
-    file = tmp_path / "interviews.jsonl"
-    file.write_text("\n".join(x if isinstance(x, str) else json.dumps(x) for x in lines))
-    return file
-
-
-def test_json_lines_are_read(tmp_path: Path) -> None:
-    (interview,) = read_interviews(json_lines(tmp_path, GOOD_LINE, ""))
-    assert interview.transcript.participant_id == "7"
-    assert interview.scores == (1,) * 8
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("{", "line 2: not JSON"),
-        ("[" * 100_000, "line 2: not JSON"),
-        ("[]", "line 2, column participant_id: key 'participant_id' is missing"),
-        (GOOD_LINE, "line 2, column participant_id: participant 7 appears twice"),
-        ({**GOOD_LINE, "participant_id": " "}, "participant_id must be a short name"),
-        ({**GOOD_LINE, "participant_id": "a\nb"}, "participant_id must be a short name"),
-        (
-            {
-                **GOOD_LINE,
-                "participant_id": 8,
-                "transcript": [{"speaker": "Participant", "value": "a\ud800"}],
-            },
-            "half a character",
-        ),
-        ({**GOOD_LINE, "participant_id": 8, "transcript": "x"}, "transcript must be a list"),
-        ({**GOOD_LINE, "participant_id": 8, "transcript": []}, "ends without one word"),
-        ({**GOOD_LINE, "participant_id": 8, "labels": []}, "labels must be an object"),
-        ({**GOOD_LINE, "participant_id": 8, "labels": {"Sleep": True}}, "column NoInterest"),
-        (
-            {**GOOD_LINE, "participant_id": 8, "transcript": [{"speaker": "Ellie", "value": 3}]},
-            "what was said must be text",
-        ),
-    ],
-)
-def test_a_broken_line_is_named(tmp_path: Path, line: object, expected: str) -> None:
-    with pytest.raises(InvalidFile, match=r"interviews\.jsonl line 2") as caught:
-        read_interviews(json_lines(tmp_path, GOOD_LINE, line))
-    assert expected in str(caught.value)
+        read_corpus(tmp_path).usable()
 
 
 def test_two_transcripts_of_one_participant_are_refused_and_stray_files_passed_over(
@@ -201,10 +145,10 @@ def test_two_transcripts_of_one_participant_are_refused_and_stray_files_passed_o
 ) -> None:
     folder = directory(tmp_path, LINES)
     (folder / "300_P" / "._300_TRANSCRIPT.csv").write_bytes(b"\x00\x01")
-    assert len(read_interviews(folder)) == 1
+    assert len(read_corpus(folder).usable()) == 1
     (folder / "300_P" / "301_TRANSCRIPT.csv").write_text(LINES)
     with pytest.raises(InvalidFile, match="the transcript of 301 is in the folder 300_P"):
-        read_interviews(folder)
+        read_corpus(folder).usable()
 
 
 @settings(max_examples=150, deadline=None)
@@ -214,13 +158,10 @@ def test_whatever_the_bytes_the_answer_is_interviews_or_one_sentence(
 ) -> None:
     data = LINES.encode()
     folder = tmp_path_factory.mktemp("fuzz")
-    file = folder / "interviews.jsonl"
-    file.write_bytes(json.dumps(GOOD_LINE).encode() + b"\n" + content)
-    for path in (directory(folder, data[:start] + content + data[start:]), file):
-        message = "TRANSCRIPT.csv line "
-        try:
-            assert read_interviews(path)
-        except InvalidFile as error:
-            message = str(error)
-        assert "\n" not in message
-        assert "TRANSCRIPT.csv line " in message or "interviews.jsonl line " in message
+    message = "TRANSCRIPT.csv line "
+    try:
+        assert read_corpus(directory(folder, data[:start] + content + data[start:])).usable()
+    except InvalidFile as error:
+        message = str(error)
+    assert "\n" not in message
+    assert "TRANSCRIPT.csv line " in message

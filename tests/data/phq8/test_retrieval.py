@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import json
 import re
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from krisis.data.base import SuiteConfig
-from krisis.data.phq8.embedding import EndpointEmbedder, TfidfEmbedder, make_embedder
 from krisis.data.phq8.interviews import Cohort, Split, draw_cohort, write_interview
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.retrieval import (
@@ -20,13 +15,13 @@ from krisis.data.phq8.retrieval import (
     ReferenceLibrary,
     RetrievalOptions,
     ScoredInterview,
+    Tfidf,
     about_items,
     passages,
     teaches,
 )
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.data.phq8.transcripts import SENTENCE_END, Transcript, Turn, plain_words
-from krisis.errors import BackendError, InvalidValue, MissingKey, UnknownName
 
 
 def people(first: int, last: int) -> list[ScoredInterview]:
@@ -92,7 +87,7 @@ def test_no_refusal_and_no_bare_denial_teaches_a_score(
 
 def test_tfidf_equals_scikit_learn() -> None:
     known, unseen = texts(people(0, 30)), texts(people(30, 35))
-    ours = TfidfEmbedder()
+    ours = Tfidf()
     ours.fit(known)
     theirs = TfidfVectorizer(token_pattern=r"[a-z0-9']{2,}", sublinear_tf=True).fit(known)
     expected = theirs.transform(unseen) @ theirs.transform(known).T
@@ -103,7 +98,7 @@ def test_tfidf_equals_scikit_learn() -> None:
 
 def test_a_training_participant_never_gets_a_passage_of_their_own() -> None:
     training = people(0, 60)
-    library = ReferenceLibrary(training, TfidfEmbedder())
+    library = ReferenceLibrary(training)
     n_references = 0
     for transcript in (one.transcript for one in training):
         own = {turn.text for turn in transcript.turns if turn.speaker == "participant"}
@@ -118,7 +113,7 @@ def test_a_training_participant_never_gets_a_passage_of_their_own() -> None:
 
 def test_nothing_of_the_held_out_split_is_ever_retrieved() -> None:
     training, held_out = people(0, 40), people(40, 55)
-    library = ReferenceLibrary(training, TfidfEmbedder())
+    library = ReferenceLibrary(training)
     scores = {one.transcript.participant_id: one.scores for one in training}
     for interview in [*held_out, *training]:
         for key, retrieved in library.retrieve(interview.transcript).items():
@@ -127,7 +122,7 @@ def test_nothing_of_the_held_out_split_is_ever_retrieved() -> None:
 
 
 def test_signals_are_the_figures_of_the_shown_references() -> None:
-    library = ReferenceLibrary(people(0, 60), TfidfEmbedder(), RetrievalOptions(n_references=3))
+    library = ReferenceLibrary(people(0, 60), RetrievalOptions(n_references=3))
     for retrieved in library.retrieve(people(60, 61)[0].transcript).values():
         signals = retrieved.signals()
         assert signals["retrieval_reference_count"] == len(retrieved.references) <= 3
@@ -138,7 +133,7 @@ def test_signals_are_the_figures_of_the_shown_references() -> None:
 
 
 def test_a_transcript_without_the_topic_retrieves_nothing() -> None:
-    library = ReferenceLibrary(people(0, 30), TfidfEmbedder())
+    library = ReferenceLibrary(people(0, 30))
     silent = Transcript("x", (Turn("participant", "zzz qqq"),))
     for retrieved in library.retrieve(silent).values():
         assert retrieved.signals() == {
@@ -210,66 +205,13 @@ def test_the_same_words_are_shown_once() -> None:
         ScoredInterview(spoke(str(number), "I sleep badly."), {"Sleep": number})
         for number in range(3)
     ]
-    found = ReferenceLibrary(training, TfidfEmbedder()).retrieve(spoke("x", "Sleep? No."))["Sleep"]
+    found = ReferenceLibrary(training).retrieve(spoke("x", "Sleep? No."))["Sleep"]
     assert [reference.score for reference in found.references] == [0]
 
 
 def test_an_interview_in_one_piece_is_no_reference() -> None:
     said = "I sleep badly most nights. " * 100
     giant = Transcript("1", (Turn("participant", said),))
-    library = ReferenceLibrary([ScoredInterview(giant, {"Sleep": 2})], TfidfEmbedder())
+    library = ReferenceLibrary([ScoredInterview(giant, {"Sleep": 2})])
     asked = Transcript("2", (Turn("participant", "I sleep badly."),))
     assert library.retrieve(asked)["Sleep"].references == ()
-
-
-class _Embeddings(BaseHTTPRequestHandler):
-    """A compatible endpoint: two numbers per text, in the reverse order of the input."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        vectors = [[float(len(text)), 1.0] for text in body["input"]]
-        data = [{"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(vectors)]
-        status = 404 if body["model"] == "absent" else 200
-        reply = {"object": "list", "model": body["model"], "data": data[::-1], "usage": {}}
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(reply).encode())
-
-    def log_message(self, *_: object) -> None:
-        return
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = HTTPServer(("127.0.0.1", 0), _Embeddings)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
-    yield
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.mark.usefixtures("endpoint")
-def test_a_compatible_endpoint_embeds_in_the_order_of_the_input() -> None:
-    embedder = EndpointEmbedder("tiny", batch_size=2)
-    rows = embedder.embed(["a", "bbb", "ccccc"])
-    np.testing.assert_allclose(rows[:, 0] / rows[:, 1], [1, 3, 5])
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
-    with pytest.raises(BackendError, match=r"failed for 'absent'.*status 404") as caught:
-        make_embedder("openai/absent").embed(["a secret passage"])
-    assert "secret" not in str(caught.value)
-
-
-def test_embedders_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert make_embedder("tfidf").name == "tfidf"
-    with pytest.raises(UnknownName, match="did you mean 'tfidf'"):
-        make_embedder("tfdif")
-    with pytest.raises(InvalidValue, match="names no model"):
-        make_embedder("openai/")
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(MissingKey, match="OPENAI_API_KEY"):
-        make_embedder("openai/text-embedding-3-small")

@@ -15,8 +15,8 @@ import pytest
 
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
 from krisis.execution.imported.base import ImportOptions
+from krisis.execution.imported.row_import import MARKED_WRONG
 from krisis.execution.imported.run import ReadFile, read_file, write_run
-from krisis.execution.imported.taking import MARKED_WRONG
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.results.inspect_log import inspect_log

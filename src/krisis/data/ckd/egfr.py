@@ -33,9 +33,6 @@ WITHIN_PERSON_CV = 0.050
 ANALYTICAL_CV = 0.011
 LOG_CREATININE_SD = math.hypot(WITHIN_PERSON_CV, ANALYTICAL_CV)
 
-# Stated reference ages for a record that does not show the age: every adult age alike.
-REFERENCE_AGES = tuple(range(18, 91))
-
 
 @dataclass(frozen=True, slots=True)
 class _Coefficients:

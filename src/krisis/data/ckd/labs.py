@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from krisis.data.ckd.courses import DAYS_PER_YEAR, MAX_VISITS
 from krisis.data.ckd.egfr import MICROMOL_PER_MG_DL
 from krisis.data.ckd.schema import Value, is_implausible
 from krisis.data.ckd.uci import (
@@ -26,7 +28,6 @@ from krisis.data.ckd.uci import (
     refuse,
     sex_of,
 )
-from krisis.data.ckd.visits import Visit, VisitPatient, with_courses
 from krisis.data.fhir.columns import PathColumn
 from krisis.data.fhir.moments import age_in_years
 from krisis.data.fhir.records import fhir_series
@@ -39,6 +40,7 @@ DATE_COLUMN, DRUG_DATE_COLUMN = "date", "drug_date"
 _UNITS = {"umol/l": 1 / MICROMOL_PER_MG_DL, "µmol/l": 1 / MICROMOL_PER_MG_DL, "mg/dl": 1.0}
 _IDS, _SEXES = ("id", "patient_id", "patient"), ("sex", "gender")
 FHIR_SUFFIXES = (".ndjson", ".jsonl", ".json", ".ndjson.gz")
+_MOST_YEARS_APART = 2.0  # of the ages stated and the days between them
 _LOINC = "Observation.where(code.coding.exists(system = 'http://loinc.org' and code = '{}')).value"
 
 
@@ -64,6 +66,18 @@ class LabPatient:
     female: int | None
     creatinine: float | None
     acr: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class VisitPatient:
+    """The visits of one patient in the order of their days, the first on day 0."""
+
+    patient_id: str
+    days: tuple[int, ...]
+    creatinine: tuple[float | None, ...]
+    age: int | float
+    female: int
+    drug_day: int | None = None
 
 
 # The measurements of every patient, in the order of the file.
@@ -104,29 +118,73 @@ def read_lab_courses(place: Path) -> PatientFile[VisitPatient]:
     Of several creatinine values of one day the last row counts.
     """
     found, by_patient = _read(place)
-    return with_courses(found, {name: _visits(place, rows) for name, rows in by_patient.items()})
+    for patient_id, rows in by_patient.items():
+        course = _course(place, patient_id, rows)
+        if isinstance(course, str):
+            found.left_out[course] += 1
+        else:
+            found.patients.append(course)
+    if len(found.patients) < 2:
+        raise InvalidFile(
+            f"{place} has {len(found.patients)} patients with a course (age, sex and a creatinine "
+            "at the first and the last of two or more visits); give two or more, so that one can "
+            "be held out"
+        )
+    return found
 
 
-def _visits(place: Path, rows: list[LabRow]) -> list[Visit]:
-    by_day: dict[int, Visit] = {}
+def _course(place: Path, patient_id: str, rows: list[LabRow]) -> VisitPatient | str:
+    """Return the course of a patient, or why none can be known."""
+    by_day: dict[int, LabRow] = {}
     for row in rows:
         if row.when is None:
             raise InvalidFile(
                 f"{place} row {row.line} has no date, which progression needs; add a column "
                 f"{DATE_COLUMN} with dates such as 2026-01-31, or ask for staging"
             )
-        day, drug = row.when.toordinal(), row.drug_since
+        day = row.when.toordinal()
         if row.creatinine is not None:
-            by_day[day] = Visit(
-                row.line,
-                day,
-                row.age,
-                row.female,
-                row.creatinine,
-                None if drug is None else 1,
-                None if drug is None else drug.toordinal(),
-            )
-    return list(by_day.values())
+            by_day[day] = row
+    days = sorted(by_day)
+    visits = [by_day[day] for day in days]
+    if len(visits) < 2:
+        return "one visit"
+    sexes = {visit.female for visit in visits if visit.female is not None}
+    if len(sexes) != 1:
+        return "sex not stated, or both sexes"
+    age = _last_age(days, visits)
+    if isinstance(age, str):
+        return age
+    if any(is_implausible("sc", visits[end].creatinine) for end in (0, -1)):
+        return "no usable creatinine at the first or last visit"
+    # Of more visits than are shown, those spread most evenly over the row of visits.
+    n_shown = min(len(visits), MAX_VISITS)
+    shown = [round(k * (len(visits) - 1) / (n_shown - 1)) for k in range(n_shown)]
+    drugs = [visit.drug_since.toordinal() - days[0] for visit in visits if visit.drug_since]
+    return VisitPatient(
+        patient_id,
+        tuple(days[place] - days[0] for place in shown),
+        tuple(visits[place].creatinine for place in shown),
+        age,
+        sexes.pop(),
+        drugs[0] if drugs else None,
+    )
+
+
+def _last_age(days: list[int], visits: list[LabRow]) -> int | float | str:
+    """Return the age at the last visit, or why it cannot be known."""
+    pairs = zip(days, visits, strict=True)
+    stated = [(day, visit.age) for day, visit in pairs if visit.age is not None]
+    if not stated or any(is_implausible("age", age) for _, age in stated):
+        return "no usable age"
+    births = [age - day / DAYS_PER_YEAR for day, age in stated]
+    falls = any(later < earlier for (_, earlier), (_, later) in pairwise(stated))
+    day, age = stated[-1]
+    last = age + (days[-1] - day) // 365
+    first = last - (days[-1] - days[0]) / DAYS_PER_YEAR
+    if falls or max(births) - min(births) > _MOST_YEARS_APART or first < -1:
+        return "ages that contradict the days"
+    return "no usable age" if is_implausible("age", last) else last
 
 
 def _read(place: Path) -> tuple[PatientFile[Any], _Measurements]:

@@ -33,7 +33,6 @@ RISKS = ("low", "moderate", "high", "very high")
 # The KDIGO heat map: position in `RISKS` by category, worst first, and albuminuria.
 HEAT_MAP = np.array([[3, 3, 3], [3, 3, 3], [2, 3, 3], [1, 2, 3], [0, 1, 2], [0, 1, 2]])
 _FACE_VALUE = (0, 1, 1, 2, 2, 2)  # the albuminuria that a dipstick grade is taken for
-Probabilities = dict[Label, float]
 
 
 @dataclass(frozen=True, slots=True)

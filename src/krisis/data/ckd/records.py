@@ -21,7 +21,7 @@ from krisis.data.ckd.deferral import (
 )
 from krisis.data.ckd.egfr import Array, category_index, printed_down, stage
 from krisis.data.ckd.imputation import Imputer
-from krisis.data.ckd.labs import LabPatient
+from krisis.data.ckd.labs import LabPatient, VisitPatient
 from krisis.data.ckd.reading import (
     CKD_ABSENT,
     CKD_PRESENT,
@@ -34,7 +34,6 @@ from krisis.data.ckd.reading import (
 )
 from krisis.data.ckd.schema import Value, feature_names, usable
 from krisis.data.ckd.uci import UciPatient
-from krisis.data.ckd.visits import VisitPatient
 from krisis.json_values import JsonObject
 
 Shown: TypeAlias = dict[str, Value]
@@ -138,7 +137,7 @@ class RecordMaker:
         shown: Shown = {
             "age": patient.age,
             "sex": patient.female,
-            "drug_started": patient.drug_started,
+            "drug_started": None if patient.drug_day is None else 1,
             **({} if patient.drug_day is None else {"drug_day": patient.drug_day}),
             **course_features(
                 patient.days, patient.creatinine, age=patient.age, female=bool(patient.female)

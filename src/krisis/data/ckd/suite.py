@@ -41,7 +41,6 @@ from krisis.data.ckd.uci import (
     read_uci,
     refuse_single_class,
 )
-from krisis.data.ckd.visits import read_visits
 from krisis.data.instructions import percent_text
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
@@ -85,7 +84,7 @@ class CKDSuite(BaseDataSuite):
         *("always-answer", "always-abstain", "majority", "logistic", "guideline"),
     )
     option_words: Mapping[str, str] = {
-        "data_path": "Your own patients: UCI columns, a laboratory table, FHIR, or visits",
+        "data_path": "Your own patients: UCI columns, a laboratory table, or FHIR",
         "sex": "Of a file without sex: unknown, or engineered to draw one",
         "sex_column": "The column of the file that holds sex",
         "split_stage_3": "Ask for G3a and G3b, not for stage 3",
@@ -308,8 +307,7 @@ class CKDSuite(BaseDataSuite):
     def _file(self) -> PatientFile[Any]:
         assert self.data_path is not None
         if self.config.task == Task.PROGRESSION:
-            read = read_lab_courses if is_lab_table(self.data_path) else read_visits
-            return read(self.data_path)
+            return read_lab_courses(self.data_path)
         if self.config.task == Task.STAGING and is_lab_table(self.data_path):
             return read_labs(self.data_path)
         found = read_uci(self.data_path, sex_column=self.sex_column)
@@ -364,7 +362,7 @@ class CKDSuite(BaseDataSuite):
             ]
             if training is None:
                 rows = [patient.visible for patient in self._cohort(_TRAINING)]
-            imputer = Imputer.fit(rows, self.impute)
+            imputer = Imputer.fit(rows)
         return RecordMaker(
             self.config,
             self._question,

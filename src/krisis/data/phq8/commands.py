@@ -47,7 +47,7 @@ def write(
 
 
 def check(
-    path: Path = typer.Argument(..., help="A directory of transcripts or a .jsonl file."),
+    path: Path = typer.Argument(..., help="A directory of transcripts."),
     labels: Path | None = typer.Option(
         None,
         "--labels",

@@ -1,37 +1,27 @@
-"""Interviews in files: DAIC-WOZ, E-DAIC and folders like them, or JSON lines, and what is wrong."""
+"""Interviews in folders: DAIC-WOZ, E-DAIC and those like them, and what is wrong in them."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from krisis.data.phq8.findings import (
-    MAX_TRANSCRIPT_BYTES,
-    TOO_LONG,
-    Findings,
-    Place,
-    numbered_lines,
-)
+from krisis.data.phq8.findings import Findings, Place
 from krisis.data.phq8.items import ITEM_KEYS
-from krisis.data.phq8.labels import SPLITS, PersonLabels, read_labels
+from krisis.data.phq8.labels import PersonLabels, read_labels
 from krisis.data.phq8.transcript_files import (
     MAX_PASSAGE_WORDS,
     PAUSE_SECONDS,
     TRANSCRIPT_COLUMNS,
-    checked_transcript,
     looks_english,
     read_transcript,
-    turn_of,
 )
-from krisis.data.phq8.transcripts import Transcript, Turn
+from krisis.data.phq8.transcripts import Transcript
 from krisis.errors import InvalidFile
-from krisis.json_values import JsonValue
 
 _SECONDS_PER_TURN = 4
 _TRANSCRIPT = re.compile(r"(.+)_transcript\.csv", re.IGNORECASE)
@@ -115,18 +105,13 @@ def _first(names: Sequence[str]) -> str:
 
 
 def read_corpus(path: Path, labels: Path | None = None) -> Corpus:
-    """Read a directory of transcripts or a .jsonl file to its end, whatever is wrong in it."""
+    """Read a directory of transcripts to its end, whatever is wrong in it."""
     corpus = Corpus(path, labels)
     findings = corpus.findings
-    if labels is not None and path.is_file():
-        raise InvalidFile(f"{labels} is for a folder of transcripts; {path} holds its own labels")
-    if path.is_dir():
-        found = _read_directory(path, labels, findings)
-    elif path.is_file() and path.suffix.lower() not in (".csv", ".tsv", ".xlsx", ".zip"):
-        found = _read_json_lines(Place(findings, path))
-    else:
-        what = "is a single file of another kind" if path.is_file() else "does not exist"
-        raise InvalidFile(f"{path} {what}; give a directory of transcripts or a .jsonl")
+    if not path.is_dir():
+        what = "is a single file" if path.is_file() else "does not exist"
+        raise InvalidFile(f"{path} {what}; give a directory of transcripts")
+    found = _read_directory(path, labels, findings)
     corpus.interviews = sorted(
         _with_splits(path, found, findings), key=lambda one: one.transcript.participant_id
     )
@@ -147,11 +132,6 @@ def read_corpus(path: Path, labels: Path | None = None) -> Corpus:
         "references are found by are English, so read their figures with care",
     )
     return corpus
-
-
-def read_interviews(path: Path, labels: Path | None = None) -> list[LabelledInterview]:
-    """Read the interviews that can be used, or refuse with the faults."""
-    return read_corpus(path, labels).usable()
 
 
 def _with_splits(
@@ -276,88 +256,6 @@ def _transcript_files(
         expected = "expected folders such as 300_P/300_TRANSCRIPT.csv"
         Place(findings, directory).fault(f"the folder contains no transcript; {expected}{unpack}")
     return found
-
-
-def _read_json_lines(place: Place) -> list[LabelledInterview]:
-    interviews: dict[str, LabelledInterview] = {}
-    n_read = 0
-    for line, text in numbered_lines(place, limit=None):
-        if not text.strip():
-            continue
-        n_read += 1
-        here = place.at(line)
-        if len(text) > MAX_TRANSCRIPT_BYTES:
-            here.fault(TOO_LONG)
-            continue
-        interview = _json_interview(here, text)
-        if interview is None:
-            continue
-        name = interview.transcript.participant_id
-        if name in interviews:
-            here.fault(f"participant {name} appears twice; keep one line", "participant_id", name)
-        interviews.setdefault(name, interview)
-    if not n_read and not place.n_faults:
-        place.at(1).fault("the file is empty; expected one participant per line")
-    unscored = [name for name, one in interviews.items() if not one.items]
-    problem = "participants {} have no item scores; left out"
-    place.findings.of_people("left_out", place.file, unscored, problem)
-    return [one for one in interviews.values() if one.items]
-
-
-def _json_interview(place: Place, text: str) -> LabelledInterview | None:
-    n_before = place.n_faults
-    try:
-        data: JsonValue = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        place.fault(f"not JSON ({error}); write one object per line")
-        return None
-    given = data if isinstance(data, dict) else {}
-    for key in ("participant_id", "transcript", "labels"):
-        if key not in given:
-            place.fault(f"key {key!r} is missing; see the docs of the phq8 suite", key)
-    name = str(given.get("participant_id", "?")).strip()
-    if not name.isprintable() or not 0 < len(name) <= 100:
-        problem = f"participant_id must be a short name on one line, not {name!r:.60}"
-        place.fault(problem, "participant_id", f"{name!r:.60}")
-    turns = _json_turns(place, given.get("transcript", []))
-    labels = given.get("labels")
-    scores = _json_scores(place, name, {} if labels is None else labels)
-    split = str(given.get("split") or "").strip().lower()
-    if split not in ("", *SPLITS):
-        problem = f"participant {name}: the split must be train, dev or test, not {split!r:.40}"
-        place.fault(problem, "split", f"{split!r:.40}")
-    if place.n_faults > n_before:
-        return None
-    transcript = checked_transcript(place, Transcript(name, tuple(turns)))
-    return None if transcript is None else LabelledInterview(transcript, scores, split)
-
-
-def _json_turns(place: Place, given: JsonValue) -> list[Turn]:
-    if not isinstance(given, list) or not all(isinstance(turn, dict) for turn in given):
-        place.fault("transcript must be a list of objects with speaker and value", "transcript")
-        return []
-    read = [turn_of(place, one.get("speaker"), one.get("value")) for one in given]
-    return [turn for turn in read if turn]
-
-
-def _json_scores(place: Place, name: str, labels: JsonValue) -> tuple[int | None, ...]:
-    """Return the scores; null is an item without one, a missing key or another value a fault."""
-    if not isinstance(labels, dict):
-        place.fault(f"labels must be an object of item and score, not {labels!r:.40}", "labels")
-        return ()
-    scores: dict[str, int | None] = {}
-    for key in ITEM_KEYS if labels else ():
-        score = labels.get(key, "no value")
-        known = str(score) in ("0", "1", "2", "3", "0.0", "1.0", "2.0", "3.0")
-        scores[key] = int(float(score)) if known else None
-        if not known and score is not None:
-            problem = f"participant {name}: the score must be 0, 1, 2 or 3, not {score!r:.40}"
-            place.add("fault", problem, key, f"{score!r:.40}", name)
-    holes = [key for key in scores if labels.get(key, "") is None]
-    for key in holes if len(holes) < len(ITEM_KEYS) else ():
-        problem = f"participant {name} has no score for this item; the item is left out"
-        place.add("left_out", problem, key, None, name)
-    return tuple(map(scores.get, ITEM_KEYS))
 
 
 def write_directory(folder: Path, interviews: Sequence[LabelledInterview]) -> None:

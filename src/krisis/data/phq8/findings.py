@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -97,7 +96,7 @@ def table_rows(place: Place) -> tuple[str, Iterator[Row]]:
     Lines that cannot be read are faults and left out of the rows.
     """
     n_before = place.n_faults
-    lines = list(numbered_lines(place, limit=MAX_TRANSCRIPT_BYTES))
+    lines = list(_numbered_lines(place))
     written = [text for _, text in lines if text.strip()]
     if not written:
         if place.n_faults == n_before:
@@ -129,7 +128,7 @@ def _rows(place: Place, lines: Sequence[tuple[int, str]], delimiter: str) -> Ite
             yield number, row
 
 
-def numbered_lines(place: Place, *, limit: int | None) -> Iterator[tuple[int, str]]:
+def _numbered_lines(place: Place) -> Iterator[tuple[int, str]]:
     """Return the lines of UTF-8 text with their numbers; others are faults, reading goes on."""
     size = 0
     try:
@@ -141,9 +140,10 @@ def numbered_lines(place: Place, *, limit: int | None) -> Iterator[tuple[int, st
             if start.startswith(b"\xef\xbb\xbf"):
                 stream.read(3)
             # A line without an end must not fill the memory.
-            for number, line in enumerate(_lines_of(stream), start=1):
+            lines = iter(lambda: stream.readline(2 * MAX_TRANSCRIPT_BYTES), b"")
+            for number, line in enumerate(lines, start=1):
                 size += len(line)
-                if limit is not None and size > limit:
+                if size > MAX_TRANSCRIPT_BYTES:
                     place.at(number).fault(TOO_LONG)
                     return
                 text = _decoded(place.at(number), line)
@@ -157,11 +157,6 @@ TOO_LONG = (
     f"the file is longer than {MAX_TRANSCRIPT_BYTES:,} bytes here, more than a model can read; "
     "check that it holds one interview, or cut it"
 )
-
-
-def _lines_of(stream: io.BufferedReader) -> Iterator[bytes]:
-    while line := stream.readline(64 * MAX_TRANSCRIPT_BYTES):
-        yield line
 
 
 def _decoded(place: Place, line: bytes) -> str | None:

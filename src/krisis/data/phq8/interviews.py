@@ -110,6 +110,7 @@ _CHANCES_OF_REASONS: Mapping[str, tuple[float, float, float, float]] = {
     "statements_contradict": (0.16, 0.0, 0.24, 0.24),
 }
 WITHHELD_REASONS = tuple(_CHANCES_OF_REASONS)
+_MOST_CORRECTIONS = 2  # a person who takes back half the interview is no longer believed
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class _Author:
         self.evidence[key] = tuple(float(other == score) for other in range(N_SCORES))
         voice, topic = self.voice, self.voice.bank.topics[key]
         way = voice.uniform()
-        if way < 0.2:
+        if way < 0.2 and len(self.first_claims) < _MOST_CORRECTIONS:
             self._correct(key, score)
             return
         question = voice.asked(topic.ask)

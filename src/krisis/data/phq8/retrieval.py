@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from krisis.data.phq8.embedding import Embedder, Matrix
 from krisis.data.phq8.items import ITEMS
 from krisis.data.phq8.transcripts import SENTENCE_END, Transcript, plain_words
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping
 
+Matrix = NDArray[np.float64]
+_WORD = re.compile(r"[a-z0-9']{2,}")
 MAX_REFERENCE_WORDS = 250
 # So many words in a row, or a sentence so long, are somebody's own.
 _OWN_RUN, _OWN_SENTENCE = 6, 4
@@ -64,9 +66,8 @@ class Retrieved:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalOptions:
-    """Who compares passages, how many references to show and how similar they must be."""
+    """How many references to show and how similar they must be."""
 
-    embedder: str = "tfidf"
     n_references: int = 2
     min_similarity: float = 0.1
 
@@ -80,18 +81,20 @@ class RetrievalOptions:
             )
 
     @classmethod
-    def of(cls, given: RetrievalOptions | JsonMapping | str | None) -> RetrievalOptions:
-        """Return the options that a program, a configuration file or a command line gives.
+    def of(cls, given: RetrievalOptions | JsonMapping | None) -> RetrievalOptions:
+        """Return the options that a program or a configuration file gives.
 
         >>> RetrievalOptions.of({"n_references": 3}).n_references
         3
         """
-        if given is None or isinstance(given, str):
-            return cls(given or "tfidf")
+        if given is None:
+            return cls()
         if isinstance(given, RetrievalOptions):
             return given
         if not isinstance(given, Mapping):
-            raise InvalidValue(f"retrieval must name an embedder or options, not {given!r}")
+            raise InvalidValue(
+                f"retrieval must be a mapping such as {{n_references: 3}}, not {given!r}"
+            )
         for name in given:
             if name not in cls.__slots__:
                 raise UnknownName.among("retrieval option", str(name), cls.__slots__)
@@ -190,6 +193,47 @@ class _Wording:
         )
 
 
+class Tfidf:
+    """Term frequency times inverse document frequency over words.
+
+    weight = (1 + ln tf) · (ln((1 + n) / (1 + df)) + 1), rows scaled to unit length. The
+    vocabulary is the ``max_terms`` most frequent words of the training passages.
+    """
+
+    def __init__(self, max_terms: int = 4096) -> None:
+        self.max_terms = max_terms
+        self._columns: dict[str, int] = {}
+        self._inverse_frequency: Matrix = np.zeros(0)
+
+    def fit(self, texts: Sequence[str]) -> None:
+        """Take the vocabulary and the document frequencies from the training passages."""
+        frequency = Counter(word for text in texts for word in set(_words(text)))
+        # Ties by the alphabet: the vocabulary must not depend on the order of the passages.
+        kept = sorted(frequency, key=lambda word: (-frequency[word], word))[: self.max_terms]
+        self._columns = {word: column for column, word in enumerate(kept)}
+        counts = np.array([frequency[word] for word in kept], dtype=float)
+        self._inverse_frequency = np.log((1 + len(texts)) / (1 + counts)) + 1
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """Return TF-IDF rows; a text without a known word is a row of zeros."""
+        rows: Matrix = np.zeros((len(texts), len(self._columns)))
+        for row, text in zip(rows, texts, strict=True):
+            for word, count in Counter(_words(text)).items():
+                if word in self._columns:
+                    row[self._columns[word]] = 1 + np.log(count)
+        return unit_rows(rows * self._inverse_frequency)
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower().replace("’", "'"))
+
+
+def unit_rows(rows: Matrix) -> Matrix:
+    """Scale rows to length one and leave rows of zeros alone."""
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(np.divide(rows, length, out=np.zeros_like(rows), where=length > 0))
+
+
 class ReferenceLibrary:
     """Scored passages of the training participants, one for each of their items at most.
 
@@ -199,15 +243,12 @@ class ReferenceLibrary:
     """
 
     def __init__(
-        self,
-        interviews: Sequence[ScoredInterview],
-        embedder: Embedder,
-        options: RetrievalOptions | None = None,
+        self, interviews: Sequence[ScoredInterview], options: RetrievalOptions | None = None
     ) -> None:
         self.options = options or RetrievalOptions()
-        self.embedder = embedder
         cut = [passages(interview.transcript) for interview in interviews]
-        embedder.fit([passage.text for exchanges in cut for passage in exchanges])
+        self._tfidf = Tfidf()
+        self._tfidf.fit([passage.text for exchanges in cut for passage in exchanges])
         self._references: dict[str, list[Reference]] = {item.key: [] for item in ITEMS}
         for interview, exchanges in zip(interviews, cut, strict=True):
             for reference in self._scored(interview, exchanges):
@@ -217,7 +258,7 @@ class ReferenceLibrary:
             for key, references in self._references.items()
         }
         self._vectors = {
-            key: embedder.embed([reference.passage for reference in references])
+            key: self._tfidf.embed([reference.passage for reference in references])
             for key, references in self._references.items()
             if references
         }
@@ -245,7 +286,7 @@ class ReferenceLibrary:
         found = {key: about for key, about in about_items(cut).items() if key in self._vectors}
         texts = [" ".join(cut[number].text for number in about) for about in found.values()]
         if texts:
-            for key, vector in zip(found, self.embedder.embed(texts), strict=True):
+            for key, vector in zip(found, self._tfidf.embed(texts), strict=True):
                 retrieved[key] = self._nearest(key, vector, transcript.participant_id, own)
         return retrieved
 

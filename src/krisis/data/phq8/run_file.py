@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from krisis import __version__
-from krisis.data.base import Label, PlainRow, PlainRun, Task
+from krisis.data.base import Label, Task
 from krisis.data.phq8.items import ITEM_KEYS, N_SCORES
 from krisis.data.phq8.task import TASK
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.outcomes import NO_ANSWER_CLASSES
+from krisis.plain_run import PlainRow, PlainRun
 
 SCHEMA_VERSION = "1"
 _MOST_LEVELS = 1000
@@ -69,7 +70,7 @@ class PHQ8RunFile:
         task = scale.task
         return PlainRun(
             suite="phq8" if task is TASK else task.name,
-            task=task,
+            task=task.facts(),
             rows=_participants(results.get("results"), scale, where),
             run_id=_text_or_none(metadata.get("run_id")),
             git_commit=_text_or_none(metadata.get("git_commit")),

@@ -23,7 +23,6 @@ from krisis.data.base import (
     member_of,
 )
 from krisis.data.phq8.corpus import Corpus, LabelledInterview, read_corpus
-from krisis.data.phq8.embedding import make_embedder
 from krisis.data.phq8.interviews import (
     Cohort,
     Split,
@@ -87,8 +86,8 @@ class PHQ8Suite(BaseDataSuite):
 
     Without ``data`` it is a seeded ``cohort`` of ``n_synthetic`` participants, adults at large
     (``community``) or people of a ``clinic``, whose interviews leave the evidence for some items
-    out: these should be deferred. With ``data``, a DAIC-WOZ-style
-    directory (and its ``labels`` file) or JSON lines, it is the user's interviews.
+    out: these should be deferred. With ``data``, a DAIC-WOZ-style directory (and its ``labels``
+    file), it is the user's interviews.
     """
 
     name = "phq8"
@@ -99,11 +98,11 @@ class PHQ8Suite(BaseDataSuite):
     baselines: tuple[str, ...] = ("rule/always-0", "majority", "lexicon", "always-abstain")
     run_format = "phq8-run"
     option_words: Mapping[str, str] = {
-        "data": "Your own interviews: a folder such as DAIC-WOZ, or JSON lines",
+        "data": "Your own interviews: a folder such as DAIC-WOZ",
         "labels": "The labels file of that folder, or the folder of several",
         "mode": "zero_shot, or few_shot to show scored passages of other people",
         "split": "Who is evaluated: test, train or all",
-        "retrieval": "Of few_shot: the embedder, or its options n_references and min_similarity",
+        "retrieval": "Of few_shot: its options n_references and min_similarity",
         "withheld_rate": "Share of the items for which the interview gives no evidence",
         "cohort": "community (adults at large) or clinic",
     }
@@ -117,7 +116,7 @@ class PHQ8Suite(BaseDataSuite):
         labels: str | Path | None = None,
         mode: str = Mode.ZERO_SHOT,
         split: str = Split.TEST,
-        retrieval: RetrievalOptions | JsonMapping | str | None = None,
+        retrieval: RetrievalOptions | JsonMapping | None = None,
         withheld_rate: float = 0.3,
         cohort: str = Cohort.COMMUNITY,
     ) -> None:
@@ -306,7 +305,7 @@ class PHQ8Suite(BaseDataSuite):
             for case in self._cases
             if case.split is Split.TRAIN
         ]
-        return ReferenceLibrary(scored, make_embedder(self.retrieval.embedder), self.retrieval)
+        return ReferenceLibrary(scored, self.retrieval)
 
     def _records_of(self, cases: Sequence[_Case]) -> list[PatientRecord]:
         return [record for case in cases for record in self._items_of(case)]

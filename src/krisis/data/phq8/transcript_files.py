@@ -10,7 +10,6 @@ from pathlib import Path
 
 from krisis.data.phq8.findings import Findings, Place, table_rows
 from krisis.data.phq8.transcripts import Speaker, Transcript, Turn
-from krisis.json_values import JsonValue
 
 TRANSCRIPT_COLUMNS = ("start_time", "stop_time", "speaker", "value")
 _OTHER_NAMES = {"end_time": "stop_time", "text": "value"}  # those of E-DAIC
@@ -65,7 +64,7 @@ def read_transcript(file: Path, participant_id: str, findings: Findings) -> Tran
     turns = [one.turn for one in spoken if one.turn.text]
     if all(turn.speaker == "participant" for turn in turns):
         turns = parted_by_pauses(spoken)
-    return checked_transcript(place.at(line), Transcript(participant_id, tuple(turns)))
+    return _checked(place.at(line), Transcript(participant_id, tuple(turns)))
 
 
 def _columns(place: Place, header: Sequence[str]) -> list[str]:
@@ -103,7 +102,7 @@ def _cells(place: Place, names: Sequence[str], row: list[str], delimiter: str) -
 
 def _timed(place: Place, cells: Mapping[str, str]) -> Spoken | None:
     times = [_seconds(place, name, cells[name]) for name in ("start_time", "stop_time")]
-    turn = turn_of(place, cells.get("speaker", "participant"), cells["value"])
+    turn = _turn(place, cells.get("speaker", "participant"), cells["value"])
     return Spoken(times[0], times[1], turn) if turn else None
 
 
@@ -117,19 +116,13 @@ def _seconds(place: Place, column: str, cell: str) -> float:
     return seconds
 
 
-def turn_of(place: Place, speaker: JsonValue, value: JsonValue) -> Turn | None:
-    """Return what was said by whom; None where one of them is not as it must be."""
-    called = str(speaker)[:40]
+def _turn(place: Place, speaker: str, value: str) -> Turn | None:
+    """Return what was said by whom; None where nobody knows by whom."""
+    called = speaker[:40]
     name = _SPEAKERS.get(called.strip().lower())
     if name is None:
         problem = f"unknown speaker {called!r}; use Participant, Ellie or Interviewer"
         place.fault(problem, "speaker", called)
-    if not isinstance(value, str):
-        place.fault(f"what was said must be text, not {value!r:.40}", "value", f"{value!r:.40}")
-        return None
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        place.fault("the text holds half a character; write it as UTF-8 again", "value")
-        return None
     text = " ".join(value.split())
     prompt = _NAMED_PROMPT.match(text) if name == "interviewer" else None
     return Turn(name, prompt.group(1) if prompt else text) if name else None
@@ -159,7 +152,7 @@ def parted_by_pauses(spoken: Sequence[Spoken]) -> list[Turn]:
     return [Turn("participant", " ".join(words)) for words in passages]
 
 
-def checked_transcript(place: Place, transcript: Transcript) -> Transcript | None:
+def _checked(place: Place, transcript: Transcript) -> Transcript | None:
     """Return a transcript without empty turns; one without a word of the participant is a fault."""
     name, said = transcript.participant_id, tuple(turn for turn in transcript.turns if turn.text)
     if any(turn.speaker == "participant" for turn in said):

@@ -18,18 +18,20 @@ from krisis.execution.imported.base import Asking, ImportOptions, Reading
 from krisis.execution.imported.inspect_log import read_inspect_log
 from krisis.execution.imported.lm_eval import read_samples
 from krisis.execution.imported.prediction_table import COLUMNS, read_frame, read_table
-from krisis.execution.imported.taking import Taken, take_all
+from krisis.execution.imported.row_import import Taken, take_all
 from krisis.execution.recorder import Opening, Recorder, RunSettings
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
+from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import score_all
-from krisis.results.account import Agreement, Imported, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.account import Imported, Provenance, RepeatAgreement, RunFacts, Spending
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 from krisis.results.call_totals import CallTotals
 from krisis.results.repeats import mark_agreement
 from krisis.runs.description import Identity
 from krisis.runs.write import RowPlace, StoredCase
+from krisis.task_facts import TaskFacts
 
 _TABLE = {*COLUMNS, "group", "reader"}
 _LOG = {"patient", "should_defer", "group", "confidence"}
@@ -207,9 +209,9 @@ def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
     return result
 
 
-def _rows(read: ReadFile) -> tuple[Rows, int, Agreement | None]:
+def _rows(read: ReadFile) -> tuple[Rows, int, RepeatAgreement | None]:
     """Return the rows, how often each record was asked, and how far its answers agree."""
-    rows = Rows(read.taken.rows, read.task.answers_to_score())
+    rows = Rows(read.taken.rows, Answers.of(read.task))
     repeats = max((row.metadata.get("sample_index", 0) for row in rows), default=0) + 1
     return rows, repeats, mark_agreement(rows) if repeats > 1 else None
 

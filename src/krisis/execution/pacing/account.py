@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.provider import ProviderBackend
-from krisis.backends.waiting import quota_left
+from krisis.backends.retry import quota_left
 from krisis.execution.pacing.budget import Limits, Reservation
 from krisis.execution.pacing.concurrency import AdaptiveConcurrency
 from krisis.execution.pacing.rates import Clock, Passed, Pause, Rate
@@ -78,7 +78,7 @@ class Account:
         """Send nothing for so long."""
         self._pause.extend(seconds)
 
-    def heed(self, headers: Mapping[str, str]) -> None:
+    def apply_rate_headers(self, headers: Mapping[str, str]) -> None:
         """Believe a provider who says how much is left."""
         for what, rate in (("requests", self._requests), ("tokens", self._tokens)):
             said = quota_left(headers, what)

@@ -51,7 +51,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CallSize:
     """The size of a call: bytes going in, records asked about, and the cap on what comes out.
 
     ``instructions`` is what it shares with other calls, ``n_bytes`` the size of all the rest.
@@ -64,19 +64,19 @@ class Asked:
     n_records: int
     output_cap: int | None = None
     instructions: str = ""
-    then: Promise | None = None
-    promise: Promise | None = None
+    then: FollowUpReservation | None = None
+    promise: FollowUpReservation | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Promise:
+class FollowUpReservation:
     """The second call of an answer in two: its size, and what is set aside once the first goes.
 
     It keeps the slot of the first as well, since one that waited for a slot while others wait for
     what it has set aside would wait for ever. ``era`` is that of the slot.
     """
 
-    asked: Asked
+    asked: CallSize
     held: Reservation | None = None
     era: int | None = None
 
@@ -106,12 +106,12 @@ class Reservation:
 
     most: Tokens
     expected: Tokens
-    asked: Asked
+    asked: CallSize
     lowered_cap: int | None = None
     then: Reservation | None = None
 
 
-class Purse:
+class SharedBudget:
     """What one run, or several together, may spend: each brings a price and what it has learnt.
 
     ``earlier`` holds, by the name of a run, the tokens and dollars of one that has not begun in
@@ -152,8 +152,8 @@ class Budget:
     trusts that the first call takes no more than a token for every two and a half bytes. Of a
     backend of the user's own nothing is known before its first call, which goes alone; then the
     most that a record took so far is set aside for every record. Requests of a provider batch are
-    set aside at its price until they are collected; no call waits for them. Runs that share a purse
-    wait for each other's calls as for their own.
+    set aside at its price until they are collected; no call waits for them. Runs that share a
+    budget wait for each other's calls as for their own.
     """
 
     def __init__(
@@ -162,12 +162,12 @@ class Budget:
         price: Price | None,
         stop: Stop,
         *,
-        purse: Purse | None = None,
+        shared_budget: SharedBudget | None = None,
         name: str = "",
     ) -> None:
-        self._purse = purse or Purse(limits)
+        self._shared_budget = shared_budget or SharedBudget(limits)
         self._name = name
-        limits = self._purse.limits
+        limits = self._shared_budget.limits
         if limits.max_cost is not None and price is None:
             raise InvalidValue(
                 f"max_cost is {limits.max_cost} but the price of this model is not known; "
@@ -186,7 +186,7 @@ class Budget:
         self._most_own_input = 0.0
         self._excess = 0
         self._has_settled = False
-        self._purse.members[name] = self
+        self._shared_budget.members[name] = self
 
     @property
     def taken(self) -> tuple[float, float]:
@@ -203,21 +203,21 @@ class Budget:
     ) -> None:
         """Count what earlier sessions of the run paid, or may have, and what a record took most."""
         self._paid, self._batch = Tokens(input_tokens, output_tokens), Tokens(*batch)
-        self._purse.earlier.pop(self._name, None)
+        self._shared_budget.earlier.pop(self._name, None)
         for row in rows:
             self._most_own_input = max(self._most_own_input, row.input_tokens or 0)
             self._most_output = max(self._most_output, row.output_tokens or 0)
 
-    async def reserve(self, asked: Asked) -> Reservation:
+    async def reserve(self, asked: CallSize) -> Reservation:
         """Set aside the most that a call can take; wait, or stop the run, where it does not fit."""
         async with (
-            self._purse.turn
+            self._shared_budget.turn
         ):  # whoever came first is served first, however small the others are
             while (reservation := self._fitting(asked)) is None:
-                if not self._purse.is_in_use:
+                if not self._shared_budget.is_in_use:
                     self.stop(self._too_much(asked))
-                self._purse.settled.clear()
-                await self._purse.settled.wait()
+                self._shared_budget.settled.clear()
+                await self._shared_budget.settled.wait()
                 self._stop.check()
             self._begin(reservation)
             if asked.then is not None and reservation.then is not None:
@@ -225,7 +225,7 @@ class Budget:
                 asked.then.held = reservation.then
         return reservation
 
-    def _too_much(self, asked: Asked) -> str:
+    def _too_much(self, asked: CallSize) -> str:
         n_tokens = self._most_input(asked, trusting=not self._paid.total)
         n_tokens += self._least_output(asked)
         what = "call"
@@ -238,7 +238,7 @@ class Budget:
         self._held = self._held.plus(reservation.most)
         self.in_progress[id(reservation)] = reservation
 
-    def hold(self, asked: Asked) -> Tokens | None:
+    def hold(self, asked: CallSize) -> Tokens | None:
         """Set aside the most that a request of a provider batch can take; None without room."""
         most = Tokens(self._most_input(asked), asked.output_cap or self._least_output(asked))
         if not self._allows(most, by_batch=True):
@@ -251,7 +251,7 @@ class Budget:
         self._held, self._batch = self._held.plus(most, sign), self._batch.plus(most, sign)
 
     def settle_batch(
-        self, most: Tokens, asked: Asked, n_input: int | None, n_output: int | None
+        self, most: Tokens, asked: CallSize, n_input: int | None, n_output: int | None
     ) -> Tokens:
         """Replace what was held by what was used; return what was assumed where nobody said."""
         self.hold_again(most, -1)
@@ -263,7 +263,7 @@ class Budget:
         """Take back a reservation of which nothing was used."""
         self._held = self._held.plus(held.most, -1)
         del self.in_progress[id(held)]
-        self._purse.settled.set()
+        self._shared_budget.settled.set()
 
     def settle(self, held: Reservation, n_input: int | None, n_output: int | None) -> Tokens:
         """Replace a reservation by what was used; return what was assumed where nobody said."""
@@ -301,7 +301,7 @@ class Budget:
 
     def stop(self, reason: str) -> None:
         """End the run at its budget."""
-        limits = self._purse.limits
+        limits = self._shared_budget.limits
         named = {"max_cost": limits.max_cost, "max_tokens": limits.max_tokens}
         bounds = ", ".join(f"{name} {value:g}" for name, value in named.items() if value)
         self._stop.request(BudgetReached(f"{reason} ({bounds})"))
@@ -315,7 +315,7 @@ class Budget:
             return None
         return self._price.cost(input_tokens, output_tokens, batch)
 
-    def expected(self, asked: Asked) -> Tokens:
+    def expected(self, asked: CallSize) -> Tokens:
         """Guess what a call takes, from the replies so far."""
         per_record = float(FIRST_GUESS_OF_OUTPUT)
         if self._n_seen_records:
@@ -323,9 +323,9 @@ class Budget:
         n_letters = asked.n_bytes + len(asked.instructions)
         return Tokens(n_letters / CHARACTERS_PER_TOKEN, per_record * asked.n_records)
 
-    def _fitting(self, asked: Asked) -> Reservation | None:
+    def _fitting(self, asked: CallSize) -> Reservation | None:
         """Return what can be set aside for a call now, if anything."""
-        if self.in_progress and self._purse.is_bound and not self._has_settled:
+        if self.in_progress and self._shared_budget.is_bound and not self._has_settled:
             return None
         expected, then = self.expected(asked), None
         most = after = self._most(asked)
@@ -335,7 +335,7 @@ class Budget:
             after = most.plus(then.most)
         if self._allows(after):
             return Reservation(most, expected, asked, then=then)
-        if self._purse.is_in_use or asked.output_cap is None:
+        if self._shared_budget.is_in_use or asked.output_cap is None:
             return None
         inputs = [self._most_input(asked)]
         if not self._paid.total:
@@ -351,16 +351,16 @@ class Budget:
                 return Reservation(most, expected, asked, lowered, then)
         return None
 
-    def _most(self, asked: Asked) -> Tokens:
+    def _most(self, asked: CallSize) -> Tokens:
         cap = self._least_output(asked) if asked.output_cap is None else asked.output_cap
         return Tokens(self._most_input(asked), cap)
 
-    def _least_output(self, asked: Asked) -> int:
+    def _least_output(self, asked: CallSize) -> int:
         """Return what an answer needs, by the longest so far."""
         guess = FIRST_GUESS_OF_OUTPUT if asked.n_bytes else 0
         return (math.ceil(self._most_output) or guess) * asked.n_records
 
-    def _most_input(self, asked: Asked, *, trusting: bool = False) -> int:
+    def _most_input(self, asked: CallSize, *, trusting: bool = False) -> int:
         if not asked.n_bytes:
             return math.ceil(self._most_own_input * asked.n_records)
         n_shared = len(asked.instructions.encode("utf-8", "surrogatepass"))
@@ -382,10 +382,10 @@ class Budget:
         return low
 
     def _allows(self, most: Tokens, *, by_batch: bool = False) -> bool:
-        if not self._purse.is_bound:
+        if not self._shared_budget.is_bound:
             return True
-        total, limits = self._paid.plus(self._held).plus(most), self._purse.limits
-        n_tokens, dollars = self._purse.beside(self._name)
+        total, limits = self._paid.plus(self._held).plus(most), self._shared_budget.limits
+        n_tokens, dollars = self._shared_budget.beside(self._name)
         if limits.max_tokens is not None and n_tokens + total.total > limits.max_tokens:
             return False
         cost = self.cost(*total, self._batch.plus(most) if by_batch else self._batch)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 
 START = 8
-HISTORY_LENGTH = 200
 
 
 class AdaptiveConcurrency:
@@ -26,8 +24,6 @@ class AdaptiveConcurrency:
         self._era = 0
         self._in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._began = time.perf_counter()
-        self.history: list[tuple[float, int]] = [(0.0, self.limit)]
 
     @property
     def limit(self) -> int:
@@ -79,10 +75,7 @@ class AdaptiveConcurrency:
             self._change(self._limit / 2)
 
     def _change(self, limit: float) -> None:
-        before = self.limit
         self._limit = min(float(self._upper), max(1.0, limit))
-        if self.limit != before and len(self.history) < HISTORY_LENGTH:
-            self.history.append((round(time.perf_counter() - self._began, 3), self.limit))
 
     def _admit(self) -> None:
         while self._waiting and self._in_flight < self.limit:

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from krisis.backends.retry import LONGEST_RETRY_AFTER_SECONDS
 from krisis.errors import BackendError, ProviderUnavailable, RateLimited
 from krisis.execution.pacing.account import Account, RatePermit
-from krisis.execution.pacing.budget import Asked, Budget, Limits, Promise, Reservation, Tokens
+from krisis.execution.pacing.budget import (
+    Budget,
+    CallSize,
+    FollowUpReservation,
+    Limits,
+    Reservation,
+    Tokens,
+)
 from krisis.execution.pacing.rates import Clock
 from krisis.execution.stopping import Stop
 from krisis.results.stops import AccountRefused
@@ -62,7 +69,7 @@ class Gate:
         self._stop = stop
         self._on_send = on_send
 
-    async def enter(self, asked: Asked) -> Ticket:
+    async def enter(self, asked: CallSize) -> Ticket:
         """Wait until the attempt may be made; raise when the run is to end instead."""
         promised = self._promised(asked.promise)
         if promised is None:  # the second call of an answer is made, whatever ends the run
@@ -80,7 +87,7 @@ class Gate:
             raise
         return Ticket(held, bound, era, permit)
 
-    async def _slot_and_budget(self, asked: Asked) -> tuple[int, Reservation]:
+    async def _slot_and_budget(self, asked: CallSize) -> tuple[int, Reservation]:
         era = await self.concurrency.acquire()
         try:
             self._stop.check()
@@ -89,7 +96,7 @@ class Gate:
             self.concurrency.release()
             raise
 
-    def _promised(self, promise: Promise | None) -> tuple[int, Reservation] | None:
+    def _promised(self, promise: FollowUpReservation | None) -> tuple[int, Reservation] | None:
         """Return the slot and the tokens that were kept for a second call, if any were."""
         if promise is None or promise.held is None or promise.era is None:
             return None
@@ -97,7 +104,7 @@ class Gate:
         promise.held = promise.era = None
         return kept
 
-    def withdraw(self, promise: Promise | None) -> None:
+    def withdraw(self, promise: FollowUpReservation | None) -> None:
         """Give back what is kept for a second call that is not made."""
         if promise is not None and promise.held is not None:
             self.budget.give_back(promise.held)
@@ -111,7 +118,7 @@ class Gate:
         self.concurrency.succeeded()
         assumed = self._leave(ticket, used.input_tokens, used.output_tokens)
         if used.headers:
-            self._account.heed(used.headers)
+            self._account.apply_rate_headers(used.headers)
         return assumed
 
     def failed(self, ticket: Ticket, error: BaseException) -> Tokens:

@@ -17,11 +17,10 @@ from krisis.pages.charts.spec import FigureSpec, level_of, panel_title
 from krisis.pages.figure import Chart, alt, data
 from krisis.pages.groups import GroupFigures
 from krisis.pages.numbers import Estimate, count, figure, share
-from krisis.pages.palette import CORRECT, GRID, INK, MUTED, WRONG
+from krisis.pages.palette import CORRECT, INK, MUTED, WRONG
 from krisis.pages.style import MOST_RUNS, Mark, Series, Style, series
 from krisis.results.base import BenchmarkResult
-from krisis.results.comparison.base import Comparison, Pair
-from krisis.results.side_by_side import Cell, columns_of, metric_cell
+from krisis.results.side_by_side import RunFigure, columns_of, metric_cell
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import DEFAULT_LEVEL, Interval, level_name
 
@@ -56,7 +55,7 @@ def _row(panel: str, name: str, estimate: Estimate, n: int | None, words: str = 
     }
 
 
-def _cell_row(panel: str, name: str, cell: Cell) -> JsonObject:
+def _cell_row(panel: str, name: str, cell: RunFigure) -> JsonObject:
     why = f"undefined: {reason_words(cell.reason)}" if math.isnan(cell.value) else ""
     return _row(panel, name, Estimate.of(cell.value, cell.interval), cell.n_evaluated, why)
 
@@ -195,7 +194,7 @@ def _side(panel: str, name: str, table: Table, due: bool, level: float) -> JsonO
     found = Share(table.abstained if due else table.answered, among=among)
     if not found.n_evaluated:
         reason = "no_case_is_to_be_deferred" if due else "every_case_is_to_be_deferred"
-        return _cell_row(panel, name, Cell(math.nan, reason=reason, n_evaluated=0))
+        return _cell_row(panel, name, RunFigure(math.nan, reason=reason, n_evaluated=0))
     interval: Interval = found.uncertainty(table, BootstrapOptions(level=level)).interval
     estimate = Estimate.of(found.value(), interval)
     words = f"{share(estimate)}, n = {count(found.n_evaluated)}"
@@ -331,61 +330,6 @@ def gap_forest(audit: GroupAudit, style: Style) -> FigureSpec:
             Mark("dot", Series(CORRECT), "gap of a group, with its interval"),
             Mark("dot", Series(WRONG), "flagged"),
         ],
-    )
-
-
-# --- Two runs --------------------------------------------------------------------------------
-
-
-def dumbbells(comparison: Comparison, pair: Pair, style: Style) -> FigureSpec:
-    """Draw the scores of two runs as the ends of a bar; the better one is named at the right."""
-    level = comparison.options.level
-    rows: list[JsonObject] = []
-    for delta in pair.deltas.values():
-        left, right = delta.shown
-        if not math.isnan(left) and not math.isnan(right):
-            verdict = delta.verdict(level)
-            winner = {"better": pair.right, "worse": pair.left}.get(verdict, "")
-            words = f"{winner} better" if winner else verdict
-            figures = {"left": left, "right": right}
-            rows.append({"metric": delta.name, **figures, "verdict": verdict, "words": words})
-    marks = series([pair.left, pair.right])
-    better = [row["metric"] for row in rows if row["verdict"] == "better"]
-    worse = [row["metric"] for row in rows if row["verdict"] == "worse"]
-    said = [f"better in {', '.join(better)}"] * bool(better) + [
-        f"worse in {', '.join(worse)}"
-    ] * bool(worse)
-    words = "; ".join(said) or "no significant difference"
-
-    def draw(width: float) -> Chart:
-        names = [row["metric"] for row in rows]
-        y = alt.Y("run:N", sort=names, axis=None)
-        sides = {"left": marks[pair.left], "right": marks[pair.right]}
-        ends = [{"value": row[side], "low": None, "high": None} for row in rows for side in sides]
-        x = {"scale": _scale(ends), "axis": alt.Axis(title=None, tickCount=5)}
-        bars = [{**row, "run": row["metric"]} for row in rows]
-        rule = alt.Chart(data(bars)).mark_rule(color=str(GRID), strokeWidth=style.stroke * 2)
-        layers = [rule.encode(x=alt.X("left:Q", **x), x2=alt.X2("right:Q"))]
-        for side, one in sides.items():
-            mark = alt.Chart(data(bars)).mark_point(**style.point(one))
-            layers.append(mark.encode(x=alt.X(f"{side}:Q", **x)))
-        labels = {name: style.broken(name, style.width * 0.3) for name in names}
-        layers += [*_labels(labels, style), _words(bars, style, width)]
-        height = style.font * _step(labels) * len(rows)
-        drawn = alt.layer(*(layer.encode(y=y) for layer in layers))
-        return drawn.properties(width=width, height=height)
-
-    return FigureSpec(
-        name="scores",
-        title=f"{pair.right} compared with {pair.left}: {words}",
-        reading=(
-            "Each line is a metric, its ends the two runs on their common cases; the verdict of "
-            "the test is at the right."
-        ),
-        draw=draw,
-        table=rows,
-        key=[Mark("dot", one, name) for name, one in marks.items()],
-        needs_key=True,
     )
 
 

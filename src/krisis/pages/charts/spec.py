@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import MetricScore
+from krisis.pages.cases import MarkCases
 from krisis.pages.figure import Chart, Figure, alt
 from krisis.pages.style import Mark, Style
 from krisis.statistics.intervals import common_level
@@ -36,7 +37,14 @@ class FigureSpec:
     notes: Sequence[str] = ()
     needs_key: bool = False
 
-    def figure(self, style: Style, *, about: Sequence[str] = (), title: str = "") -> Figure:
+    def figure(
+        self,
+        style: Style,
+        *,
+        about: Sequence[str] = (),
+        title: str = "",
+        cases: MarkCases | None = None,
+    ) -> Figure:
         """Return the figure in a style; on a page the browser fits its width."""
         lines = [
             line
@@ -55,6 +63,7 @@ class FigureSpec:
                 lines,
                 style,
                 self.needs_key,
+                cases,
             )
 
         if style.name == "page":

@@ -13,18 +13,17 @@ from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import CELLS, deferral_cell
 from krisis.outcomes import WORDS
+from krisis.pages.cases import RowFilter
 from krisis.pages.numbers import Estimate, share, stored
 from krisis.pages.worst import reasons_of
-from krisis.results.account import Finding
-from krisis.results.base import TaskFacts
 from krisis.results.error_kinds import answer_chances
 from krisis.results.loading import distinct_names
 from krisis.results.rows import row_to_dict
 from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.read import CaseOf
 from krisis.runs.review import MARKS, ReviewNote, add_review, case_key, read_reviews
+from krisis.task_facts import FeatureDescription, TaskFacts
 from krisis.viewer.catalogue import Catalogue, ViewedRun
-from krisis.viewer.filters import RowFilter
 from krisis.viewer.page import Page
 from krisis.viewer.pages.cases import Queue, case_lines, tone_of
 
@@ -248,8 +247,8 @@ def _sent_words(has_features: bool, sent: str, template: str, *, batch: bool) ->
     )
 
 
-def _finding(name: str, value: str, raw: JsonValue, known: Finding | None) -> JsonObject:
-    known = known or Finding(name)
+def _finding(name: str, value: str, raw: JsonValue, known: FeatureDescription | None) -> JsonObject:
+    known = known or FeatureDescription(name)
     is_text = "\n" in value.strip() or known.text
     usual = f"usual {known.usual}" if known.usual and known.usual not in known.meaning else ""
     return {

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from krisis.answers import AnswerSet
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import CELLS, deferral_cell, verdict
 from krisis.outcomes import OUTCOMES
+from krisis.pages.cases import SCORED, ChartFile, OneCase, RowFilter
 from krisis.pages.worst import reasons_of, shortened
 from krisis.results.error_kinds import ERROR_KINDS
 from krisis.results.export import csv_lines
 from krisis.runs.review import MARKS, read_reviews
 from krisis.viewer.catalogue import CONFIDENT, Catalogue, ViewedRun
-from krisis.viewer.filters import LEFT, ORDERS, SCORED, RowFilter
+from krisis.viewer.filters import IN_FORCE, ORDERS, UNANSWERED
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
 
 PAGE_SIZE = 50
@@ -38,7 +39,7 @@ PRESETS = {
     CELLS["abstain_when_should_answer"][3]: RowFilter(cell="abstain_when_should_answer"),
     "no answer": RowFilter(outcome="no_answer"),
     "not evaluated": RowFilter(outcome="not_evaluated"),
-    _FOR_PEOPLE: RowFilter(left="yes"),
+    _FOR_PEOPLE: RowFilter(left=IN_FORCE),
     "label disputed": RowFilter(review="label_wrong"),
 }
 _DUE = {
@@ -114,7 +115,7 @@ def _choices(run: ViewedRun) -> dict[str, list[tuple[str, str]]]:
 def parse_filter(query: Mapping[str, str]) -> RowFilter:
     """Read the filters, refusing what they cannot be."""
     return RowFilter(
-        outcome=choice_of(query, "outcome", (*OUTCOMES, SCORED, LEFT)),
+        outcome=choice_of(query, "outcome", (*OUTCOMES, SCORED)),
         correct=choice_of(query, "correct", ("yes", "no")),
         cell=choice_of(query, "cell", tuple(CELLS)),
         error=choice_of(query, "error", tuple(ERROR_KINDS)),
@@ -124,11 +125,33 @@ def parse_filter(query: Mapping[str, str]) -> RowFilter:
         confidence_min=number_of(query, "confidence_min"),
         confidence_max=number_of(query, "confidence_max"),
         deferred_at=number_of(query, "deferred_at"),
-        left=choice_of(query, "left", ("yes",)),
+        left=_left_of(query),
         review=choice_of(query, "review", tuple(_REVIEWS)),
-        left_below=number_of(query, "left_below"),
         sort=choice_of(query, "sort", tuple(ORDERS)) or "position",
     )
+
+
+def _left_of(query: Mapping[str, str]) -> str:
+    """Return the threshold below which cases are left for people: in force, none or a number."""
+    if text_of(query, "left") in (IN_FORCE, UNANSWERED):
+        return text_of(query, "left")
+    limit = number_of(query, "left")
+    return "" if limit is None else repr(limit)
+
+
+def case_address(run: ViewedRun) -> Callable[[object], str]:
+    """Return what leads from the cases behind a number to their list, or to one of them."""
+    base = f"/runs/{quote(run.name, safe='')}/cases"
+
+    def address(behind: object) -> str:
+        if isinstance(behind, ChartFile):
+            return f"/runs/{quote(run.name, safe='')}/charts/{behind.chart}.{behind.suffix}"
+        if isinstance(behind, OneCase):
+            return f"{base}/{run.places[behind.row]}?{query_of(behind.queue)}"
+        assert isinstance(behind, RowFilter)
+        return f"{base}?{query_of(behind)}"
+
+    return address
 
 
 def query_of(wanted: RowFilter) -> str:
@@ -152,7 +175,7 @@ def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:
             return words
     low, high = wanted.confidence_min, wanted.confidence_max
     parts = [
-        "left for people" if wanted.outcome == LEFT else wanted.outcome.replace("_", " "),
+        wanted.outcome.replace("_", " "),
         {"yes": "right", "no": "wrong"}.get(wanted.correct, ""),
         CELLS[wanted.cell][3] if wanted.cell else "",
         f"confidently wrong: {ERROR_KINDS[wanted.error]}" if wanted.error else "",  # type: ignore[index]
@@ -167,12 +190,17 @@ def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:
         if (low, high) != (None, None)
         else "",
         f"deferred below {wanted.deferred_at:.4g}" if wanted.deferred_at is not None else "",
-        _FOR_PEOPLE if wanted.left else "",
+        _left_words(wanted.left),
         _REVIEWS.get(wanted.review, ""),
-        f"left for people below {wanted.left_below:.4g}" if wanted.left_below is not None else "",
         f"with “{shortened(wanted.text, n_letters=40)}”" if wanted.text else "",
     ]
     return " · ".join(part for part in parts if part) or "cases"
+
+
+def _left_words(left: str) -> str:
+    if left in ("", IN_FORCE, UNANSWERED):
+        return {"": "", UNANSWERED: f"{_FOR_PEOPLE} without a threshold"}.get(left, _FOR_PEOPLE)
+    return f"{_FOR_PEOPLE} below {float(left):.4g}"
 
 
 def csv_of(catalogue: Catalogue, parts: JsonMapping, query: Mapping[str, str]) -> Iterator[str]:

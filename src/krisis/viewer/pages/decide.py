@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from krisis.decisions.certify import (
     Certificate,
@@ -32,20 +32,22 @@ from krisis.json_values import JsonObject, read_object
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.risk_coverage import spread_evenly
 from krisis.metrics.table import BoolArray
+from krisis.pages.cases import RowFilter
+from krisis.pages.charts.curves import not_drawable
 from krisis.pages.document import Cell, Column
 from krisis.pages.document import Table as PageTable
 from krisis.pages.html import table_html, verdict_html
 from krisis.pages.numbers import Estimate
 from krisis.pages.verdict import threshold_verdict
 from krisis.pages.wording import threshold_beside
-from krisis.results.account import TaskFacts
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result
+from krisis.task_facts import TaskFacts
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.entries import ARTEFACTS, artefacts_in
-from krisis.viewer.filters import LEFT, RowFilter
+from krisis.viewer.filters import UNANSWERED
 from krisis.viewer.page import Page
-from krisis.viewer.pages.cases import query_of
+from krisis.viewer.pages.cases import case_address, query_of
 from krisis.viewer.pages.decide_asked import Asked, commands, cost_fields, cost_table
 from krisis.viewer.pages.decide_drawing import drawing
 
@@ -101,9 +103,9 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     except InvalidValue as error:
         content["problem"] = str(error)
     filters = _filters(content, variant == "stated" and not collapsed)
-    base = f"/runs/{quote(name, safe='')}/cases"
     context: JsonObject = {
         "heading": run.model,
+        "has_curve": not not_drawable(run.table),
         "asked": asked,
         "methods": METHODS,
         "kept": {k: v for k, v in query.items() if v.strip()},
@@ -117,10 +119,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "costs": "",
     }
     if content["point"]:
-        context["groups"] = table_html(
-            _group_table(content, filters),
-            lambda wanted: f"{base}?{query_of(wanted)}",  # type: ignore[arg-type]
-        )
+        context["groups"] = table_html(_group_table(content, filters), case_address(run))
         context["costs"] = table_html(_cost_table(content["costs"]))
     return Page("decide.html", f"Decide · {name}", content, context)
 
@@ -491,7 +490,7 @@ def _filters(content: JsonObject, by_confidence: bool) -> dict[str, RowFilter]:
     found |= {
         "kept": RowFilter(outcome="answered", confidence_min=limit),
         "wrong": RowFilter(correct="no", confidence_min=limit),
-        "left": RowFilter(outcome=LEFT) if limit is None else RowFilter(left_below=limit),
+        "left": RowFilter(left=UNANSWERED if limit is None else repr(limit)),
     }
     if limit is not None:
         found["deferred"] = RowFilter(deferred_at=limit, sort="-confidence")

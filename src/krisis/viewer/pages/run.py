@@ -6,9 +6,9 @@ from krisis.json_values import JsonObject, plain
 from krisis.metrics.partition import Partition
 from krisis.pages.document import Document, Facts, Table
 from krisis.pages.html import contents_html, opening_html, sections_html
-from krisis.viewer.case_links import CaseLinks
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.page import Page
+from krisis.viewer.page import Page, chart_file
+from krisis.viewer.pages.cases import PRESETS, case_address
 from krisis.viewer.pages.runs import progress_page
 
 
@@ -16,7 +16,7 @@ def page(catalogue: Catalogue, name: str) -> Page:
     """Show the document of a run, as far as the run has come."""
     run = catalogue.load(name)
     progress = progress_page(catalogue, name).content
-    document, links = run.document, CaseLinks(run)
+    document, address = run.document, case_address(run)
     content = {"name": name, "progress": progress, **_facts(document)}
     content["failures"] = run.result.attrition.to_dict().get("failures", {})
     content["partition"] = (
@@ -28,10 +28,17 @@ def page(catalogue: Catalogue, name: str) -> Page:
     context = {
         "opening": opening_html(document),
         "body": contents_html(document)
-        + run.remembered("page", lambda: sections_html(document, links=links)),
-        "links": links,
+        + run.remembered("page", lambda: sections_html(document, address)),
+        "presets": [
+            (words, address(wanted), run.count(wanted)) for words, wanted in PRESETS.items()
+        ],
     }
     return Page("run.html", f"{document.title} · {name}", content, context)
+
+
+def chart(catalogue: Catalogue, name: str, file: str) -> tuple[str, bytes]:
+    """Return a chart of a run as a file of its own: its media type and its bytes."""
+    return chart_file(catalogue.load(name).document, file)
 
 
 def _facts(document: Document) -> JsonObject:

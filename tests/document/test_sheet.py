@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from markdown_it import MarkdownIt
-from tests.documents import unwrapped
+from tests.documents import facts, line_of, said, unwrapped, values
 from tests.invented_runs import invented_rows, result_of, write_run
 from typer.testing import CliRunner
 
@@ -22,16 +23,23 @@ from krisis.errors import InvalidFile
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.explanations import explained
-from krisis.reporting.sheet import AUTHOR, DISCLAIMER, NOT_IN_RUN, Sheet, build_sheet, entries
-from krisis.reporting.sheet_flow import Box, flow, flow_text, mermaid
-from krisis.reporting.sheet_markdown import escaped, sheet_markdown
-from krisis.reporting.sheet_run import read_run_for_sheet
+from krisis.pages.document import Table
+from krisis.pages.markdown import escaped
+from krisis.pages.numbers import Estimate
+from krisis.pages.sheet import (
+    AUTHOR,
+    DISCLAIMER,
+    Sheet,
+    Step,
+    answers_draft,
+    build_sheet,
+    entries,
+    flow,
+    read_answers,
+)
 from krisis.results.account import Imported
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result, reproduce_command
-from krisis.results.rows import row_to_dict
-from krisis.runs.read import open_run
-from krisis.runs.schema import TABLES
 
 IMPORTED = Path(__file__).parents[1] / "fixtures" / "imported"
 RUN_FILE = {
@@ -93,8 +101,11 @@ def runs(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
 KINDS = ("demo", "saved", "unscored", "cut", "imported", "run file")
 
 
-def sheet_of(path: Path) -> Sheet:
-    return build_sheet(read_run_for_sheet(path))
+sheet_of = build_sheet
+
+
+def facts_of(sheet: Sheet) -> dict[str, str]:
+    return {fact.name: fact.value for facts in sheet.facts.values() for fact in facts}
 
 
 def test_the_table_of_items_is_that_of_the_guideline() -> None:
@@ -115,13 +126,12 @@ def test_every_item_has_one_status_and_a_source(runs: dict[str, Path], kind: str
     assert len(sheet.items) == len(entries())
     n_counted = sheet.count("filled") + sheet.count(AUTHOR) + sheet.count("not applicable")
     assert n_counted == len(sheet.items)
+    known = facts_of(sheet)
     for item in sheet.items:
-        assert item.source.strip()
         assert bool(item.words) == (item.status != "filled")
-        if item.status != "author must fill":
-            assert item.facts
-            assert item.source != NOT_IN_RUN
-        assert all(fact.name and fact.value and fact.source for fact in item.facts)
+        assert item.facts or item.status != "filled"
+        assert set(item.facts) <= known.keys()
+    assert all(f.name and f.value and f.source for facts in sheet.facts.values() for f in facts)
 
 
 def test_what_the_demo_run_fills(demo: Path) -> None:
@@ -145,27 +155,21 @@ def test_what_a_run_lacks_is_left_to_the_author(runs: dict[str, Path], kind: str
 def test_figures_are_those_of_the_run(runs: dict[str, Path], kind: str) -> None:
     sheet = sheet_of(runs[kind])
     stored = load_result(runs[kind]).metric_scores if kind in ("demo", "saved", "cut") else {}
-    shown = {score["name"]: score for score in sheet.scores}
-    item = next(one for one in sheet.items if one.number == "17")
-    told_in_item = {fact.name: fact.value for fact in item.facts}
-    assert shown.keys() | {"lost"} <= told_in_item.keys()
-    assert ("stopped" in told_in_item) == (kind in ("cut", "imported"))
-    for name, score in stored.items():
-        if name in shown:
-            assert shown[name]["value"] == pytest.approx(score.value, nan_ok=True, abs=0)
-            if not math.isnan(score.value):
-                assert told_in_item[name].startswith(f"{score.value:.4f}")
-                assert score.interval is not None
-                ends = (score.interval.low, score.interval.high)
-                assert (shown[name]["low"], shown[name]["high"]) == ends
-    assert not stored or shown["Accuracy"]["n"] == stored["Accuracy"].n_evaluated
+    document = sheet.document()
+    for score in stored.values():
+        if not math.isnan(score.value):
+            shown = list(line_of(document, score.name).values())[1]
+            assert isinstance(shown, Estimate)
+            assert score.interval is not None
+            ends = (score.value, score.interval.low, score.interval.high)
+            assert (shown.value, shown.low, shown.high) == ends
+    assert ("stopped" in facts_of(sheet)) == (kind in ("cut", "imported"))
     scored_here = {"unscored", "cut", "run file"}
-    said = {score["source"] for score in sheet.scores}
-    assert said
-    assert all(("scored for this sheet" in one) == (kind in scored_here) for one in said)
+    said = {fact.source for fact in sheet.facts["scores"]}
+    assert said == {"scored for this sheet" if kind in scored_here else "stored scores"}
 
 
-def check_sums(boxes: Sequence[Box]) -> None:
+def check_sums(boxes: Sequence[Step]) -> None:
     by_key = {box.key: box for box in boxes}
     for box in boxes:
         parts = [one for one in boxes if one.parents == (box.key,) and one.unit == box.unit]
@@ -223,7 +227,7 @@ def test_rows_that_an_import_left_behind_are_in_the_flow() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_compliance_is_disclaimed_and_never_claimed(runs: dict[str, Path], kind: str) -> None:
-    page = sheet_markdown(sheet_of(runs[kind]))
+    page = sheet_of(runs[kind]).written("markdown")
     assert "does not claim compliance" in DISCLAIMER
     assert page.count(DISCLAIMER) == 1
     assert not re.search("complian|complies|conform", page.replace(DISCLAIMER, ""))
@@ -276,7 +280,7 @@ def test_nothing_that_a_model_or_user_wrote_is_markup(tmp_path: Path) -> None:
     pages = []
     for name, words in (("plain", "words"), ("nasty", NASTY)):
         path = nasty_run(words).save(tmp_path / f"{name}.json")
-        markdown = sheet_markdown(sheet_of(path))
+        markdown = sheet_of(path).written("markdown")
         renderer = MarkdownIt("commonmark").enable(["table", "strikethrough"])
         pages.append(Text(renderer.render(markdown)))
     assert pages[0].tags == pages[1].tags
@@ -285,19 +289,10 @@ def test_nothing_that_a_model_or_user_wrote_is_markup(tmp_path: Path) -> None:
     assert "\u202e" not in pages[1].text
 
 
-def test_labels_of_the_diagram_cannot_end_it() -> None:
-    boxes = [Box("a", NASTY, 1, "row", 1), Box("b", NASTY, 1, "row", None, ("a",))]
-    lines = mermaid(boxes, NASTY).splitlines()
-    assert len(lines) == 4
-    for line in lines[1:3]:
-        assert re.fullmatch(r'    [ab]\["[^"`<>|&\[\]]*(<br/>)[^"`<>|&\[\]]*"\]', line)
-    assert "```" not in flow_text(boxes, NASTY)
-
-
 def test_a_sheet_is_written_once_and_printed_otherwise(demo: Path, tmp_path: Path) -> None:
     output = tmp_path / "sheet.md"
-    printed = told("sheet", demo)
-    assert told("sheet", demo, "-o", output) == f"wrote {output}\n"
+    printed = told("sheet", demo, "--format", "markdown")
+    assert told("sheet", demo, "-o", output).endswith(f"wrote {output}\n")
     assert output.read_text(encoding="utf-8") == printed
     runner = CliRunner().invoke(app, ["sheet", str(demo), "-o", str(output)])
     assert isinstance(runner.exception, InvalidFile)
@@ -308,11 +303,49 @@ def test_a_sheet_is_written_once_and_printed_otherwise(demo: Path, tmp_path: Pat
 def test_json_has_the_same_items(demo: Path) -> None:
     content = json.loads(told("sheet", demo, "--json"))
     sheet = sheet_of(demo)
-    assert [(one["number"], one["status"], one["source"]) for one in content["items"]] == [
-        (item.number, item.status, item.source) for item in sheet.items
+    assert [(one["number"], one["status"], one["facts"]) for one in content["items"]] == [
+        (item.number, item.status, list(item.facts)) for item in sheet.items
     ]
     assert content["disclaimer"] == DISCLAIMER
-    assert [one["n"] for one in content["flow"]] == [box.n for box in sheet.flow]
+    assert [one["n"] for one in content["flow"]] == [step.n for step in sheet.flow]
+    assert content["scores"]["Accuracy"]["value"] == sheet.result.metric_scores["accuracy"].value
+
+
+def test_the_answers_of_the_author_are_kept(demo: Path, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.yaml"
+    first = told("sheet", demo, "--author", answers, "--json")
+    draft = answers.read_text(encoding="utf-8")
+    assert draft == answers_draft(sheet_of(demo))
+    open_items = [one.number for one in sheet_of(demo).items if one.status == AUTHOR]
+    assert list(read_answers(answers)) == open_items
+    answers.write_text(draft.replace("14a: ''", "14a: Nobody paid."), encoding="utf-8")
+    written = answers.read_text(encoding="utf-8")
+    again = told("sheet", demo, "--author", answers, "--json")
+    assert answers.read_text(encoding="utf-8") == written  # never written over
+    before, after = (
+        {one["number"]: one for one in json.loads(text[text.index("{") :])["items"]}
+        for text in (first, again)
+    )
+    changed = [number for number in after if after[number] != before[number]]
+    assert changed == ["14a"]
+    assert (after["14a"]["status"], after["14a"]["words"]) == (
+        "answered by the author",
+        "Nobody paid.",
+    )
+    for kind, words in {"filled": ("17", "x"), "answered by the author": ("10", "x")}.items():
+        found = build_sheet(demo, answers=dict([words]))
+        item = next(one for one in found.items if one.number == words[0])
+        assert (item.status, item.words) == (kind, "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("20z: x", "unknown item '20z'"), ("1: [x]", "must be text")]
+)
+def test_answers_to_no_item_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "answers.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidFile, match=words):
+        read_answers(path)
 
 
 def test_a_run_file_counts_what_failed_in_it(runs: dict[str, Path]) -> None:
@@ -320,36 +353,7 @@ def test_a_run_file_counts_what_failed_in_it(runs: dict[str, Path]) -> None:
     counts = {box.key: (box.n, box.n_patients) for box in sheet.flow}
     assert (counts["asked"], counts["not_evaluated"]) == ((24, 3), (8, 1))
     assert (counts["answered"], counts["abstained"]) == ((14, 2), (2, 2))
-    labels = next(fact.value for fact in sheet.data_sheet if fact.name == "labels")
-    assert labels.endswith("not stated: 8 (33.3 %); of 24 items")
-    assert {fact.source for fact in sheet.data_sheet if fact.name == "answers of the task"} == {
-        "run file: format.answers"
-    }
-
-
-@pytest.mark.parametrize("kind", ["demo", "saved", "imported", "run file"])
-def test_cards_name_what_they_lack(runs: dict[str, Path], kind: str) -> None:
-    sheet = sheet_of(runs[kind])
-    lacking = [
-        {fact.name for fact in card if fact.value == AUTHOR}
-        for card in (sheet.data_sheet, sheet.model_card)
-    ]
-    expected: dict[str, list[set[str]]] = {
-        "demo": [{"splits"}, set()],
-        "saved": [
-            {"splits", "missing values"},
-            {"settings", "prompts", "date of the answers", "cost"},
-        ],
-        "imported": [
-            {"version", "licence", "splits", "deferral", "groups", "missing values"},
-            {"settings", "prompts", "date of the answers", "cost"},
-        ],
-        "run file": [
-            {"provenance", "version", "licence", "splits", "deferral", "missing values"},
-            {"model", "settings", "prompts", "date of the answers", "tokens", "cost"},
-        ],
-    }
-    assert lacking == expected[kind]
+    assert facts_of(sheet)["labels"].endswith("not stated: 8 (33 %); of 24 items")
 
 
 def test_people_may_have_labelled_synthetic_patients(tmp_path: Path) -> None:
@@ -362,16 +366,14 @@ def test_people_may_have_labelled_synthetic_patients(tmp_path: Path) -> None:
 
 def test_the_moment_of_an_import_is_not_that_of_the_answers(runs: dict[str, Path]) -> None:
     sheet = sheet_of(runs["imported"])
-    named = {fact.name for item in sheet.items for fact in item.facts}
-    named |= {fact.name for fact in sheet.model_card}
-    assert "started" not in named
-    assert {"imported at", "imported"} <= named
+    assert "imported" in facts_of(sheet)
+    assert "started" not in facts_of(sheet)
+    assert "started_at" not in facts(sheet.document())
 
 
 def test_a_file_of_scores_alone_names_no_rows(demo: Path, tmp_path: Path) -> None:
     (tmp_path / "metrics.json").write_text(told("show", demo, "--json"), encoding="utf-8")
     sheet = sheet_of(tmp_path / "metrics.json")
-    assert not [source for source in sources(sheet) if "evaluation_results" in source]
     assert {box.n_patients for box in sheet.flow} == {None}
     check_sums(sheet.flow)
 
@@ -383,8 +385,7 @@ def test_items_of_the_same_name_are_records_of_their_patients(tmp_path: Path) ->
         for item in ("sleep", "mood", "mood")
     ]
     sheet = sheet_of(BenchmarkResult(rows, {}, {"suite": "s"}, "m").save(tmp_path / "x.json"))
-    labels = next(fact.value for fact in sheet.data_sheet if fact.name == "labels")
-    assert labels == "1: 4 (100.0 %); of 4 records"
+    assert facts_of(sheet)["labels"] == "1: 4 (100 %); of 4 records"
 
 
 def test_two_models_that_answered_must_be_explained(tmp_path: Path) -> None:
@@ -405,10 +406,13 @@ def test_real_and_synthetic_patients_are_told_apart(tmp_path: Path) -> None:
     plain = BenchmarkResult(mixed, {}, {"suite": "s"}, "m")
     result = plain.scored(default_benchmark_metrics(), BootstrapOptions(n_resamples=100))
     sheet = sheet_of(result.save(tmp_path / "mixed.json"))
-    names = {score["name"]: score["value"] for score in sheet.scores}
     for kind, scores in result.scores_by_source.items():
-        assert names[f"Accuracy ({kind} patients)"] == scores["Accuracy"].value
-    assert "Accuracy" not in names
+        part = sheet.document().section(f"metrics-{kind}").parts
+        rows = [row for table in part if isinstance(table, Table) for row in table.rows]
+        shown = next(row[1] for row in rows if row[0] == "Accuracy")
+        assert isinstance(shown, Estimate)
+        assert shown.value == scores["Accuracy"].value
+    assert all(section.key != "metrics" for section in sheet.document().sections)
     assert next(one.status for one in sheet.items if one.number == "13") == "author must fill"
 
 
@@ -417,34 +421,9 @@ def test_a_run_without_any_answer_has_no_performance(tmp_path: Path) -> None:
     sheet = sheet_of(BenchmarkResult(lost, {}, {"suite": "s"}, "m").save(tmp_path / "x.json"))
     status = {item.number: item.status for item in sheet.items}
     assert (status["16d"], status["17"]) == ("author must fill", "author must fill")
-    assert not sheet.scores
-    assert "nothing to score" in sheet_markdown(sheet)
+    assert not sheet.facts["scores"]
+    assert "nothing to score" in sheet.written("markdown")
     check_sums(sheet.flow)
-
-
-def sources(sheet: Sheet) -> Iterator[str]:
-    yield from (fact.source for item in sheet.items for fact in item.facts)
-
-
-def test_the_fields_that_are_named_exist(demo: Path) -> None:
-    with open_run(demo) as run:
-        kept, row = run.scores(), run.row(0)
-        assert kept is not None
-        assert row is not None
-        held = {
-            **run.description.model_dump(mode="json"),
-            "facts": {**kept.facts, **kept.facts["extras"]},
-            "rows": row_to_dict(row),
-            "cases": TABLES["cases"],
-            "scores": {"metric_scores": kept.scores, **kept.facts["extras"]},
-        }
-    files = {"run": held}
-    for source in set(sources(sheet_of(demo))):
-        name, _, path = source.partition(": ")
-        found = files[name]
-        for key in path.split("."):
-            assert key in found, source
-            found = found[key]
 
 
 @pytest.mark.parametrize(
@@ -455,7 +434,7 @@ def test_a_file_that_is_no_run_is_refused(tmp_path: Path, content: str, words: s
     path = tmp_path / "x.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(InvalidFile, match=words):
-        read_run_for_sheet(path)
+        build_sheet(path)
 
 
 def test_entities_read_as_the_signs_they_stand_for() -> None:
@@ -470,12 +449,35 @@ def test_why_a_figure_has_no_interval_is_said(demo: Path, tmp_path: Path) -> Non
     both = told("show", demo, "-m", "e50", "-m", "e90", "--save", tmp_path / "both.json")
     assert f"E50, E90 have no interval: {reason}" in unwrapped(both)  # the reason is given once
     assert "Baselines on the same records" not in shown  # they have neither figure
-    sheet = build_sheet(read_run_for_sheet(saved))
-    assert [s["name"] for s in sheet.scores if s["no_interval"]] == ["E50"]
-    for words in (f"none: {reason}", f"(no interval: {explained(reason)})"):
-        assert sheet_markdown(sheet).count(escaped(words)) == 1
+    words = escaped(f"E50 has no interval: {explained(reason)}")
+    assert build_sheet(saved).written("markdown").count(words) == 1
 
 
 def test_a_run_is_repeated_from_where_it_is(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(demo.parent)
     assert reproduce_command(Path(demo.name)).split()[3] == demo.name
+
+
+OLD = Path(__file__).parents[1] / "fixtures" / "old_sheet.json"
+
+
+def test_every_item_and_number_of_the_old_sheet_is_in_the_new_one(runs: dict[str, Path]) -> None:
+    sheet = sheet_of(runs["saved"])
+    document = sheet.document()
+    status = {item.number: item.status for item in sheet.items}
+    cells = np.abs(np.array(values(document)))
+    cells = np.concatenate([cells, 100 * cells])
+    whole = {one.replace(",", "") for one in re.findall(r"\d[\d,]*(?:\.\d+)?", said(document))}
+    missing = []
+    for place, name, value in json.loads(OLD.read_text(encoding="utf-8")):
+        if name == "status":
+            assert status[place] == value
+            continue
+        for number in re.findall(r"(?<![\w/_])\d[\d,]*(?:\.\d+)?(?![\w/_])", value):
+            plain = number.rstrip(",").replace(",", "")
+            decimals = len(plain.partition(".")[2])
+            shares = {f"{float(plain):.0f}", f"{float(plain):g}"}
+            near = np.abs(cells - float(plain)) <= 0.500001 * 10**-decimals
+            if not near.any() and plain not in whole and not shares & whole:
+                missing.append((place, name, number))
+    assert not missing

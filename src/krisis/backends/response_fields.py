@@ -1,4 +1,4 @@
-"""Read a provider's response: its body strictly, what stands beside the answer with forbearance.
+"""Read a provider's response: its body strictly, all but the answer leniently.
 
 Usage, finish reason and log-probabilities are worth having, never worth an answer. One that cannot
 be read is dropped and counted; whoever needs it must do without it, and says so.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from krisis.backends.base import MOST_TOKENS
+from krisis.backends.chat import ChatReply
+from krisis.backends.reply import REFUSAL_REASON
 from krisis.backends.signals import TokenLogprob
 from krisis.errors import ProviderUnavailable
 from krisis.json_values import JsonMapping, JsonObject
@@ -103,3 +105,48 @@ def _logprob(value: object) -> float:
     if not value <= _ROUNDING:
         raise ValueError
     return -math.inf if value <= _NO_PROBABILITY else min(float(value), 0.0)
+
+
+def reply_from_completion(
+    completion: JsonMapping, headers: Mapping[str, str] | None = None
+) -> ChatReply:
+    """Read text, finish reason, usage and log-probabilities of the first choice, if there is one.
+
+    A completion without choices is an empty reply: its tokens were paid all the same.
+    """
+    read = Members()
+    choice = _first(completion.get("choices"))
+    message = read.object(choice, "message")
+    refusal = read.text(message, "refusal")
+    usage = read.object(completion, "usage")
+    return ChatReply(
+        text=refusal or _content_text(message.get("content")),
+        finish_reason=REFUSAL_REASON if refusal else read.text(choice, "finish_reason"),
+        model=read.text(completion, "model"),
+        input_tokens=read.count(usage, "prompt_tokens"),
+        output_tokens=read.count(usage, "completion_tokens"),
+        cached_tokens=read.count(read.object(usage, "prompt_tokens_details"), "cached_tokens"),
+        reasoning_tokens=read.count(
+            read.object(usage, "completion_tokens_details"), "reasoning_tokens"
+        ),
+        logprobs=read.logprobs(read.object(choice, "logprobs").get("content"), _logprobs),
+        headers=dict(headers or {}),
+        n_dropped_fields=read.n_dropped,
+    )
+
+
+def _first(choices: Any) -> Any:
+    return choices[0] if isinstance(choices, list) and choices else {}
+
+
+def _content_text(content: Any) -> str:
+    if isinstance(content, list):  # some gateways send parts
+        texts = (part.get("text") for part in content if isinstance(part, Mapping))
+        return "".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else ""
+
+
+def _logprobs(tokens: Any) -> Iterator[TokenLogprob]:
+    for one in tokens:
+        top = [(other["token"], other["logprob"]) for other in one.get("top_logprobs") or []]
+        yield token(one["token"], one["logprob"], top)

@@ -14,8 +14,8 @@ from enum import Enum
 from pathlib import Path
 
 from krisis import registry
-from krisis.backends.asking import Asking
 from krisis.backends.base import BaseBackend
+from krisis.backends.elicitation import Asking
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig, first_records
 from krisis.errors import InvalidValue, KrisisError
 from krisis.execution.batches import with_distinct_ids

@@ -1,0 +1,156 @@
+"""What every stage knows of a task: answers, features in words, loss, price, costs, total."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from krisis.answers import AnswerSet, Label
+from krisis.errors import InvalidValue
+
+Loss = Literal["error", "abs", "abs_norm"]
+LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
+
+
+@dataclass(frozen=True, slots=True)
+class SecondUnit:
+    """Another unit that a feature is also reported in: number · ``factor`` + ``offset``.
+
+    ``meaning`` is the meaning of the feature in this unit; where it is not given, every number in
+    the meaning is converted.
+    """
+
+    unit: str
+    factor: float
+    offset: float = 0.0
+    meaning: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.factor) and self.factor and math.isfinite(self.offset)):
+            raise InvalidValue(
+                f"the factor to the unit {self.unit!r} must be a number other than 0 and its "
+                f"offset a number, not {self.factor!r} and {self.offset!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureDescription:
+    """A feature in the words of a prompt: its name, unit, meaning and coded values.
+
+    ``text`` marks free text, which is quoted line by line; ``second_unit`` is shown in place of
+    the unit by ``--perturb unit``; ``decimals`` is how many digits after the point a number
+    shows at least, since 1.0 is measured more finely than 1; ``usual`` is the usual range in words
+    such as "70 to 99", for people who read a case: no prompt shows it.
+    """
+
+    words: str
+    unit: str = ""
+    meaning: str = ""
+    values: Mapping[Label, str] = field(default_factory=dict)
+    text: bool = False
+    second_unit: SecondUnit | None = None
+    decimals: int | None = None
+    usual: str = ""
+
+    def __post_init__(self) -> None:
+        if self.second_unit is not None and (self.values or self.text or not self.unit):
+            raise InvalidValue(
+                f"the feature {self.words!r} has a second unit, {self.second_unit.unit!r}, which "
+                "only a number in a unit can have; leave it out or state the unit"
+            )
+        if self.decimals is not None and (self.values or self.text or not 0 <= self.decimals <= 10):
+            raise InvalidValue(
+                f"the feature {self.words!r} has decimals={self.decimals!r}; give 0 to 10, and "
+                "only where it is a number"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TotalScale:
+    """How the scores of one patient's items add up to a total.
+
+    A total needs all but ``max_missing`` of the ``n_items``; ``bands`` are the totals at which the
+    second and every further band of severity begins; from ``cut_off`` on, screening is positive.
+    """
+
+    n_items: int
+    max_missing: int
+    cut_off: float
+    bands: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CostTable:
+    """What answers and deferrals cost: a preset of `krisis decide`, whose user must own it.
+
+    ``costs`` maps truth to answer to cost, right answers costing 0 unless listed; ``defer`` is one
+    figure or one per truth; ``needless_deferral`` is added where deferral was not due. ``note``
+    says in one sentence what the figures rest on.
+    """
+
+    costs: Mapping[Label, Mapping[Label, float]]
+    defer: float | Mapping[Label, float]
+    needless_deferral: float = 0.0
+    unit: str = "points"
+    note: str = ""
+
+    @classmethod
+    def by_distance(
+        cls, answers: Iterable[Label], *, too_low: float, too_high: float, defer: float, note: str
+    ) -> CostTable:
+        """Return costs that grow with every step between the answer and the truth."""
+        places = dict(enumerate(answers))
+        costs = {
+            truth: {
+                answer: too_low * (i - j) if j < i else too_high * (j - i)
+                for j, answer in places.items()
+                if i != j
+            }
+            for i, truth in places.items()
+        }
+        return cls(costs, defer, note=note)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What scoring and reports know of a task; ``answers`` are pairs of answer and words.
+
+    ``groups`` maps the groups that results are broken down by to their metadata keys; ``metrics``
+    are scored beside the usual ones, the first being the headline; ``total`` says how the items of
+    a patient add up; ``person`` and ``unit`` are the words for one cluster and one record;
+    ``costs`` is the preset of what answers and deferrals cost and
+    ``price`` the cost of one deferral relative to one wrong answer; ``losses`` maps truth to answer
+    to the cost of a wrong answer in that unit, where they do not all cost 1;
+    ``features`` are the findings that the task describes.
+    """
+
+    name: str
+    answers: tuple[tuple[Label, str], ...] = ()
+    ordered: bool = False
+    positive: Label | None = None
+    short_names: tuple[tuple[Label, str], ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
+    default_loss: Loss = "error"
+    default_confidence: str = "stated"
+    person: str = "patient"
+    unit: str = "record"
+    metrics: tuple[str, ...] = ()
+    total: TotalScale | None = None
+    costs: CostTable | None = None
+    price: float | None = None
+    losses: Mapping[Label, Mapping[Label, float]] = field(default_factory=dict)
+    features: Mapping[str, FeatureDescription] = field(default_factory=dict)
+
+    @property
+    def answer_set(self) -> AnswerSet:
+        """The allowed answers and what they are called."""
+        answers = dict(self.answers)
+        return AnswerSet(
+            tuple(answers), self.ordered, self.positive, answers, dict(self.short_names)
+        )
+
+    def words(self, answer: object, *, whole: bool = False) -> str:
+        """Name an answer: by its short name, or by its whole meaning."""
+        return self.answer_set.meaning(answer) if whole else self.answer_set.name(answer)
