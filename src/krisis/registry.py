@@ -78,7 +78,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "decision_skill": "krisis.metrics.decision:DecisionSkill",
         "right_decisions": "krisis.metrics.abstention:RightDecisions",
         "answerable_accuracy": "krisis.metrics.abstention:AnswerableAccuracy",
-        "undue_answer_rate": "krisis.metrics.abstention:UndueAnswerRate",
+        "inappropriate_answer_rate": "krisis.metrics.abstention:InappropriateAnswerRate",
         "quadratic_weighted_kappa": "krisis.metrics.ordinal:QuadraticWeightedKappa",
         "mean_absolute_error": "krisis.metrics.ordinal:MeanAbsoluteError",
         "total_bias": "krisis.metrics.totals:TotalBias",

@@ -486,6 +486,11 @@ def test_a_picture_goes_to_a_new_folder_or_is_refused_in_one_sentence(run, tmp_p
     common = ["selective", run, "--mode", "few_shot", *FAST, "--plot"]
     assert krisis(*common, plot).exit_code == 0
     assert plot.read_bytes().startswith(b"\x89PNG")
+    drawn = tmp_path / "curves.svg"
+    assert krisis(*common, drawn).exit_code == 0
+    svg = drawn.read_text(encoding="utf-8")  # AURC and AUGRC are reported, and both are drawn
+    for among in ("the answers kept", "all cases"):
+        assert svg.count(f"among {among}</text>") == 1
     assert "cannot be written" in sentence(*common, run / "curves.png")
 
 

@@ -11,11 +11,10 @@ import pytest
 from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
 import krisis
-from krisis.decisions.audit_groups import audit_groups
+from krisis.decisions.audit_groups import GroupOptions, audit_groups
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import CostTable
 from krisis.decisions.decide import DecideOptions, Decision, decide_run
-from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.threshold_in_force import RiskBound, threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.metrics.base import Rows
@@ -141,3 +140,10 @@ def test_a_certificate_can_be_given_by_its_file(
     assert isinstance(decided, Decision)
     assert decided.in_force.threshold == certificate.threshold
     assert krisis.audit(path, certificate=file).groups.threshold == certificate.threshold
+
+
+def test_a_run_without_confidence_says_so_and_names_no_patient() -> None:
+    result = krisis.score({"y": [0, 1] * 20, "p": [0, 1] * 20}, truth="y", prediction="p")
+    found = threshold_of_run(items_of_result(result, source_of(result)))
+    assert found.threshold is None
+    assert found.reason == "it stated no confidence"

@@ -338,3 +338,20 @@ def test_where_there_is_no_guideline_the_model_is_read_beside_the_people_who_rea
     assert line.answer == "yes"
     result.baseline_rows = {"guideline": Rows(rows, result.rows.answers), **result.baseline_rows}
     assert str(verdict_of(result).line("correctness").compared[0]).startswith("guideline ")
+
+
+def test_a_run_is_never_its_own_baseline() -> None:
+    rows = rows_of((60, "right"), (20, "wrong"), (20, "deferred"), due=False)
+    facts = {"task_facts": TaskFacts("t", ANSWERS)}
+    for own in ("guideline", "guideline (real)"):
+        result = BenchmarkResult(rows, {}, {}, "guideline", facts)
+        result.baseline_rows = {own: Rows(rows, result.rows.answers)}
+        for line in verdict_of(result).lines:
+            assert not any("guideline" in str(one) for one in line.compared), line
+    result = BenchmarkResult(rows, {}, {}, "guideline", facts)
+    result.baseline_rows = {
+        "guideline": Rows(rows, result.rows.answers),
+        "physician (read 100)": Rows(rows, result.rows.answers),
+    }
+    line = verdict_of(result).line("correctness")
+    assert str(line.compared[0]).startswith("physician ")  # the next best comparison is used

@@ -455,7 +455,7 @@ def test_what_open_provider_batches_can_take_is_set_aside_at_their_price(
     assert server.counts()["sizes"] == [7]
 
 
-def test_runs_that_share_a_purse_count_open_provider_batches_at_their_price() -> None:
+def test_runs_that_share_a_budget_count_open_provider_batches_at_their_price() -> None:
     shared_budget = SharedBudget(Limits(max_cost=0.0025))
     first, second = (
         Budget(

@@ -15,9 +15,9 @@ from krisis.metrics import (
     AnswerRate,
     DeferralAlignment,
     EvaluationResult,
+    InappropriateAnswerRate,
     RightDecisions,
     SelectiveAccuracy,
-    UndueAnswerRate,
 )
 from krisis.metrics.base import Rows
 
@@ -215,7 +215,11 @@ DECIDED = [
 
 @pytest.mark.parametrize(
     ("metric", "value", "n"),
-    [(RightDecisions(), 2 / 5, 5), (AnswerableAccuracy(), 1 / 3, 3), (UndueAnswerRate(), 1 / 2, 2)],
+    [
+        (RightDecisions(), 2 / 5, 5),
+        (AnswerableAccuracy(), 1 / 3, 3),
+        (InappropriateAnswerRate(), 1 / 2, 2),
+    ],
 )
 def test_decisions_by_hand(metric, value, n):
     score = metric(DECIDED)
@@ -228,7 +232,7 @@ def test_decisions_by_hand(metric, value, n):
     [
         (RightDecisions(), DECIDED[5:], "no_should_abstain_metadata"),
         (AnswerableAccuracy(), DECIDED[:2], "every_case_is_to_be_deferred"),
-        (UndueAnswerRate(), DECIDED[2:], "no_case_is_to_be_deferred"),
+        (InappropriateAnswerRate(), DECIDED[2:], "no_case_is_to_be_deferred"),
         (
             RightDecisions(),
             [EvaluationResult(0, 0, metadata={"should_abstain": "maybe"})],

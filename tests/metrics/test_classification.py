@@ -184,7 +184,7 @@ def test_intervals_hold_their_value(pairs):
 
 def test_they_are_scored_in_every_run_but_compared_only_where_named():
     metrics = {metric.key: metric for metric in default_benchmark_metrics()}
-    unasked = {key for key, metric in metrics.items() if not metric.compared_unasked}
+    unasked = {key for key, metric in metrics.items() if not metric.compared_by_default}
     named = {metric.key for metric in default_classification_metrics()}
     assert unasked == {*named, "no_answer_rate"}
-    assert BaseMetric.compared_unasked
+    assert BaseMetric.compared_by_default

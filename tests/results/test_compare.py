@@ -28,7 +28,7 @@ from krisis.pages.compare import margin_words
 from krisis.pages.document import Table
 from krisis.pages.numbers import Estimate
 from krisis.pages.shell import page as page_of
-from krisis.results.comparison.base import reader_agreement
+from krisis.results.comparison.agreement import reader_agreement
 from krisis.results.comparison.compare import (
     CompareOptions,
     Comparison,
@@ -44,7 +44,7 @@ from krisis.statistics.intervals import Interval
 from krisis.task_facts import TaskFacts
 
 QUICK = CompareOptions(n_permutations=399)
-KEYS = tuple(metric.key for metric in default_benchmark_metrics() if metric.compared_unasked)
+KEYS = tuple(metric.key for metric in default_benchmark_metrics() if metric.compared_by_default)
 
 
 def answers(pattern: str, *, prefix: str = "r", confidence: float = 0.8) -> BenchmarkResult:

@@ -74,7 +74,7 @@ class Site:
             connection.request(method, path, headers=sent)
             answer = connection.getresponse()
             names = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, names, answer.read().decode())
+            return Answer(answer.status, names, answer.read().decode(errors="replace"))
         finally:
             connection.close()
 

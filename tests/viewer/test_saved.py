@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from tests.viewer.conftest import Site, Watched, eventually, examples
@@ -29,6 +31,29 @@ def test_a_saved_page_is_one_file_that_leads_nowhere(shown_site: Site, address: 
 def test_a_refused_page_is_not_saved(shown_site: Site) -> None:
     answer = shown_site.get("/runs/nothing?save=1")
     assert (answer.status, "content-disposition" in answer.headers) == (404, False)
+
+
+@pytest.mark.parametrize("address", ["/runs/run-a", "/compare?run=run-a&run=run-b"])
+def test_every_chart_can_be_downloaded_without_a_script(shown_site: Site, address: str) -> None:
+    text = shown_site.get(address).text
+    n_charts = text.count('class="chart-frame"')
+    files = [html.unescape(one) for one in re.findall(r'href="([^"]+)" download aria-label', text)]
+    assert n_charts
+    assert len(files) == 2 * n_charts
+    for place in files[:2]:
+        answer = shown_site.get(place)
+        assert answer.status == 200
+        assert answer.headers["content-disposition"].startswith('attachment; filename="')
+        if ".svg" in place:
+            assert answer.headers["content-type"] == "image/svg+xml"
+            ElementTree.fromstring(answer.text)
+        else:
+            assert answer.headers["content-type"] == "image/png"
+
+
+@pytest.mark.parametrize("file", ["nothing.svg", "reliability.exe", "reliability", "..%2Fx.svg"])
+def test_no_other_file_is_a_chart(shown_site: Site, file: str) -> None:
+    assert shown_site.get(f"/runs/run-a/charts/{file}").status == 404
 
 
 @pytest.mark.browser

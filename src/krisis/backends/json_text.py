@@ -70,7 +70,7 @@ def _finite(digits: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonObject:
+class ObjectInText:
     """An object found in a text: its tokens, and what they say or why they say nothing."""
 
     tokens: tuple[Token, ...]
@@ -78,14 +78,14 @@ class JsonObject:
     problem: str = ""
 
 
-def objects_in(text: str, key: str) -> tuple[list[JsonObject], bool]:
+def objects_in(text: str, key: str) -> tuple[list[ObjectInText], bool]:
     """Return the outermost objects in a text that name a key, and whether the last one breaks off.
 
     An object names a key where it, or a text spelled like it, stands in it; others are not read.
     Commas that are missing, or left over at the end, are set right. Nothing else is: every other
     token of the result is a token of the text.
     """
-    found: list[JsonObject] = []
+    found: list[ObjectInText] = []
     named = f'"{key}"'
     # Looked up once: a search per object would make a long text of openings quadratic.
     last_break = max(text.rfind("\n", 0, len(text.rstrip())), text.rfind("}"))
@@ -103,11 +103,11 @@ def objects_in(text: str, key: str) -> tuple[list[JsonObject], bool]:
     return found, False
 
 
-def _read(tokens: tuple[Token, ...]) -> JsonObject:
+def _read(tokens: tuple[Token, ...]) -> ObjectInText:
     try:
-        return JsonObject(tokens, loads_strict(_with_commas(tokens)))
+        return ObjectInText(tokens, loads_strict(_with_commas(tokens)))
     except NotStrictJson as error:
-        return JsonObject(tokens, None, str(error))
+        return ObjectInText(tokens, None, str(error))
 
 
 def _one_object(text: str, start: int) -> tuple[list[re.Match[str]], bool]:

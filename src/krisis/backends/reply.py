@@ -18,7 +18,7 @@ from krisis.backends.elicitation import (
     Elicitation,
     Way,
 )
-from krisis.backends.json_text import JsonObject, Token, objects_in
+from krisis.backends.json_text import ObjectInText, Token, objects_in
 from krisis.backends.schema import case_name, checker
 from krisis.backends.signals import token_signals
 from krisis.data.base import Label, Task
@@ -106,7 +106,7 @@ def read_probabilities(
     return [(_probability(row), said) for row, _, said in _rows(found, text, names)]
 
 
-def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None:
+def _answer_object(text: str, key: str, finish_reason: str) -> ObjectInText | None:
     if len(text) > MAX_REPLY_CHARACTERS:
         raise MalformedReply(
             f"the reply has more than the {MAX_REPLY_CHARACTERS:,} characters that are read; "
@@ -153,7 +153,7 @@ def _refusal(text: str, finish_reason: str, n_records: int | None) -> Answer:
 
 
 def _rows(
-    found: JsonObject, text: str, expected: Sequence[str]
+    found: ObjectInText, text: str, expected: Sequence[str]
 ) -> list[tuple[JsonMapping, tuple[Token, ...], str]]:
     """Return the results of a batch in the order of its cases, each with the text that says it."""
     assert found.value is not None

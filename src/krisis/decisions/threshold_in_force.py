@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from krisis.decisions.certificate import Certificate
-from krisis.decisions.missing_rows import too_many_missing
-from krisis.decisions.run_sample import ScoreOptions, groups_of, sample_of
+from krisis.decisions.certify import Certificate
+from krisis.decisions.run_sample import ScoreOptions, groups_of, sample_of, too_many_missing
 from krisis.decisions.sample import (
     Certified,
     Method,
@@ -113,7 +112,8 @@ def threshold_of_run(
         score.refuse_seen(run, "voids the guarantee")
         sample = sample_of(run, score)
     except UserError as error:
-        reason = str(error).partition(";")[0]
+        silent = bool(np.isnan(table.confidence[table.answered]).all())
+        reason = "it stated no confidence" if silent else str(error).partition(";")[0]
         return ThresholdInForce(bound=bound, answered=run.predicted, reason=reason)
     return threshold_of_sample(sample, bound, own=run.predicted)
 

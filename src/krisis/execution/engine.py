@@ -82,34 +82,20 @@ class Engine:
             self._left_off(spent)
             raise
 
-    async def _settle(self, batch: Batch, spent: CallTotals) -> None:
+    async def _settle(self, batch: Batch, spent: CallTotals, *, again: bool = False) -> None:
         try:
             responses = await self._ask(batch, spent)
         except MalformedReply as error:
             lose(spent, error)
-            await self._settle_malformed(batch, error, spent=spent)
-        except BackendError as error:
-            lose(spent, error)
-            self.fail(batch, error, spent=spent)
-        else:
-            self.answer(batch, responses, spent=spent)
-
-    async def _settle_malformed(
-        self, batch: Batch, error: MalformedReply, *, spent: CallTotals
-    ) -> None:
-        if len(batch) > 1:
-            spent.n_splits += 1
-            middle = (len(batch) + 1) // 2
-            await self._settle(batch[:middle], spent)
-            await self._settle(batch[middle:], CallTotals())
-        elif isinstance(error, FINAL):
-            self.fail(batch, error, spent=spent)
-        else:
-            await self._ask_once_more(batch, spent)
-
-    async def _ask_once_more(self, batch: Batch, spent: CallTotals) -> None:
-        try:
-            responses = await self._ask(batch, spent)
+            if len(batch) > 1:
+                spent.n_splits += 1
+                middle = (len(batch) + 1) // 2
+                await self._settle(batch[:middle], spent)
+                await self._settle(batch[middle:], CallTotals())
+            elif again or isinstance(error, FINAL):
+                self.fail(batch, error, spent=spent)
+            else:
+                await self._settle(batch, spent, again=True)
         except BackendError as error:
             lose(spent, error)
             self.fail(batch, error, spent=spent)

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import sqlite3
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -29,7 +30,7 @@ from krisis.runs.description import NEVER, Identity, RunDescription
 from krisis.runs.ledger import STOPPING_RULE, add_decision
 from krisis.runs.load import list_runs, stored_parts
 from krisis.runs.provider_batches import ProviderBatch, ProviderBatchLog
-from krisis.runs.read import RunContents, RunFile, open_run
+from krisis.runs.read import RunContents, open_run
 from krisis.runs.schema import SUFFIX, Checksums
 from krisis.runs.write import RowPlace, RunWriter, StoredCase, Work
 from krisis.task_facts import TaskFacts
@@ -260,19 +261,17 @@ class Recorder:
             self.path, self._description = path, run.description
         self._writer = RunWriter.resume(path, self._description, opening.cases)
         try:
-            with open_run(path, checked=True) as run:
-                n_whole = sum(1 for _ in run.believed("cases"))
-            if n_whole < len(opening.cases):
+            contents, left_out = _contents_of(path)
+            if contents.n_cases < len(opening.cases):
                 self._writer.rewrite_cases()  # the identity covers the data: they are the same
-            with open_run(path, checked=True) as run:
-                contents = run.contents()
-                if run.left_out["provider_batches"]:
-                    raise InvalidFile(
-                        f"{path}: what it says of its provider batches is damaged, so that going "
-                        "on could buy their answers again; look at them on the provider's page, "
-                        "and start a new run for the records that have no row"
-                    )
-                damage = self._without_damage(run, contents)
+                contents, left_out = _contents_of(path)
+            if left_out["provider_batches"]:
+                raise InvalidFile(
+                    f"{path}: what it says of its provider batches is damaged, so that going "
+                    "on could buy their answers again; look at them on the provider's page, "
+                    "and start a new run for the records that have no row"
+                )
+            damage = self._without_damage(contents, left_out)
             self._writer.begin_session(opening.price)
         except BaseException:
             self.close()
@@ -290,15 +289,15 @@ class Recorder:
             }
         return earlier
 
-    def _without_damage(self, run: RunFile, contents: RunContents) -> str:
+    def _without_damage(self, contents: RunContents, left_out: Counter[str]) -> str:
         """Take damaged rows out, to be asked again; say what the totals lack."""
         assert self._writer is not None
         n_rows = len(contents.damaged)
         if n_rows:
             self._writer.drop_rows(contents.damaged)
             rows = "1 damaged row" if n_rows == 1 else f"{n_rows} damaged rows"
-            self.announce(f"{rows} of {run.path} taken out; the records are asked again")
-        n_lines = sum(run.left_out[table] for table in ("usage", "calls", "sessions"))
+            self.announce(f"{rows} of {self.path} taken out; the records are asked again")
+        n_lines = sum(left_out[table] for table in ("usage", "calls", "sessions"))
         lines = "1 damaged line" if n_lines == 1 else f"{n_lines} damaged lines"
         return f"{lines}: calls, tokens and cost lack what was in them" if n_lines else ""
 
@@ -310,6 +309,12 @@ class Recorder:
                 "copied; omit it"
             )
         return opening.may_store_features and (opening.is_synthetic if wanted is None else wanted)
+
+
+def _contents_of(path: Path) -> tuple[RunContents, Counter[str]]:
+    """Return what a run holds, and how many lines of each table cannot be believed."""
+    with open_run(path, checked=True) as run:
+        return run.contents(), run.left_out
 
 
 def furthest_unfinished(out: Path, opening: Opening) -> tuple[Path | None, str]:

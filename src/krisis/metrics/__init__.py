@@ -7,11 +7,11 @@ from krisis.metrics.abstention import (
     AnswerableAccuracy,
     AnswerRate,
     DeferralAlignment,
+    InappropriateAnswerRate,
     NoAnswerRate,
     NotEvaluatedRate,
     RightDecisions,
     SelectiveAccuracy,
-    UndueAnswerRate,
     default_abstention_metrics,
 )
 from krisis.metrics.accuracy import Accuracy, BalancedAccuracy, default_accuracy_metrics
@@ -83,6 +83,7 @@ __all__ = [
     "DiseaseSpecificity",
     "EvaluationResult",
     "ExpectedCalibrationError",
+    "InappropriateAnswerRate",
     "Interval",
     "MeanAbsoluteError",
     "MetricScore",
@@ -101,7 +102,6 @@ __all__ = [
     "TotalBias",
     "TotalCorrelation",
     "TotalMAE",
-    "UndueAnswerRate",
     "binary_metrics",
     "clinical_calibration_metrics",
     "default_abstention_metrics",

@@ -21,11 +21,11 @@ __all__ = [
     "AnswerableAccuracy",
     "DeferralAlignment",
     "EvaluationResult",
+    "InappropriateAnswerRate",
     "NoAnswerRate",
     "NotEvaluatedRate",
     "RightDecisions",
     "SelectiveAccuracy",
-    "UndueAnswerRate",
     "default_abstention_metrics",
 ]
 
@@ -105,7 +105,7 @@ class NoAnswerRate(_ShareOfRows):
     name = "No-Answer Rate"
     key = "no_answer_rate"
     direction = "lower"
-    compared_unasked = False  # more tests would weaken each of them
+    compared_by_default = False  # more tests would weaken each of them
 
     def form(self, table: Table) -> Form | Undefined:
         """Return no answer / evaluated."""
@@ -129,7 +129,7 @@ class NotEvaluatedRate(BaseMetric):
     name = "Not-Evaluated Rate"
     key = "not_evaluated_rate"
     direction = "lower"
-    compared_unasked = False
+    compared_by_default = False
 
     def form(self, table: Table) -> Form | Undefined:
         """Return not evaluated / all."""
@@ -265,7 +265,7 @@ class AnswerableAccuracy(_OfLabelled):
         return Share(table.correct, among=table.should_abstain == 0)
 
 
-class UndueAnswerRate(_OfLabelled):
+class InappropriateAnswerRate(_OfLabelled):
     """Share of the cases to be deferred that the model answers all the same, rightly or not.
 
     Formula: answered / rows whose should_abstain is true. Direction: lower. It is one minus the
@@ -276,12 +276,12 @@ class UndueAnswerRate(_OfLabelled):
 
     >>> due = {"should_abstain": True}
     >>> rows = [EvaluationResult(1, 1, metadata=due), EvaluationResult(None, 1, True, metadata=due)]
-    >>> UndueAnswerRate()(rows).value
+    >>> InappropriateAnswerRate()(rows).value
     0.5
     """
 
     name = "Answer Rate on Cases to Defer"
-    key = "undue_answer_rate"
+    key = "inappropriate_answer_rate"
     direction = "lower"
     no_case = "no_case_is_to_be_deferred"
     labels = (1,)

@@ -264,7 +264,7 @@ class BaseMetric(ABC):
     name: ClassVar[str]
     key: ClassVar[str]
     direction: ClassVar[Direction] = "neither"
-    compared_unasked: ClassVar[bool] = True  # False: compared only where it is named
+    compared_by_default: ClassVar[bool] = True  # False: compared only where it is named
     group_by: str | None = None
     omit_zero: bool = False  # True: a score of 0 says nothing and is left out
 

@@ -69,7 +69,7 @@ class _OfDisease(BaseMetric, ABC):
 
     direction = "higher"
     # More tests make each of them weaker: comparisons leave these out until they are named.
-    compared_unasked = False
+    compared_by_default = False
 
     def __init__(self, *, group_by: str = "") -> None:
         self.group_by = group_by

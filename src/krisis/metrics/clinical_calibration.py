@@ -83,7 +83,7 @@ def _of_positive(table: Table) -> Outcomes | Undefined:
 class _OfProbability(BaseMetric, ABC):
     """A figure of stated probabilities and what came true."""
 
-    compared_unasked = False  # more tests would weaken each of them
+    compared_by_default = False  # more tests would weaken each of them
 
     def __init__(self, of: str = "correct", *, group_by: str = "") -> None:
         if of not in OF:

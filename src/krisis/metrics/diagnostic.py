@@ -44,7 +44,7 @@ class OfAnswers(BaseMetric, ABC):
     """A figure of the answered rows, where the task names a positive answer."""
 
     direction: ClassVar[Direction] = "higher"
-    compared_unasked = False
+    compared_by_default = False
 
     def __init__(self, *, group_by: str = "") -> None:
         self.group_by = group_by

@@ -1,7 +1,7 @@
 """The cases behind a number: which rows of a run a cell of a table or a mark of a chart counts.
 
 A document names them by a filter, never by an address; the viewer turns a filter into the address
-of a list. Every other medium ignores them.
+of a list, and a chart into that of its file. Every other medium ignores them.
 """
 
 from __future__ import annotations
@@ -60,6 +60,14 @@ class OneCase:
 
     row: int
     queue: RowFilter
+
+
+@dataclass(frozen=True, slots=True)
+class ChartFile:
+    """A chart of the document as a file of its own, by the ending of its name."""
+
+    chart: str
+    suffix: str
 
 
 # The cases behind a number of a chart: a line of its data and the column of the number.

@@ -14,7 +14,7 @@ from krisis.display import escaped
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonMapping
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
-from krisis.pages.cases import RowFilter
+from krisis.pages.cases import ChartFile, RowFilter
 from krisis.pages.document import (
     BEST,
     CaseBars,
@@ -34,10 +34,11 @@ from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate, count, level, of_a_chart, share
 from krisis.pages.strip import Strip
 
-# The cases behind a number, as `Table.cases` names them → the address of their list.
+# The cases behind a number, or a chart as a file, → its address (`krisis.pages.cases`).
 CaseAddress = Callable[[object], str]
 MOST_COLUMNS, MOST_TURNED = 8, 6  # columns that fit a page, and rows that fit as columns
 MOST_CHART_ROWS = 400
+FILES = ("svg", "png")  # that a chart is offered as
 _FEW_SECTIONS = 4  # that need no list of contents
 
 
@@ -136,12 +137,14 @@ def _part(part: Content, cases: CaseAddress | None) -> str:
 
 def _chart(chart: Chart, cases: CaseAddress | None) -> str:
     try:
-        return chart_html(chart.draw(), cases, wide=chart.wide)
+        return chart_html(chart.draw(), cases, key=chart.key, wide=chart.wide)
     except MissingExtra as error:  # a notebook shows the rest
         return f'<p class="note">{escaped(error)}</p>'
 
 
-def chart_html(figure: Figure, cases: CaseAddress | None = None, *, wide: bool = False) -> str:
+def chart_html(
+    figure: Figure, cases: CaseAddress | None = None, *, key: str = "", wide: bool = False
+) -> str:
     """Return a picture under its finding, with how to read it and the numbers it shows."""
     title = escaped(figure.title)
     caption = f"<figcaption><h3>{title}</h3>{_paragraph(figure.reading)}</figcaption>"
@@ -152,7 +155,20 @@ def chart_html(figure: Figure, cases: CaseAddress | None = None, *, wide: bool =
     numbers = _chart_numbers(figure, cases) if figure.table else ""
     kind = ' class="wide"' if wide else ""
     name = escaped(figure.name.replace(" ", "-"))
-    return f'<figure{kind} id="figure-{name}">{caption}{frame}{drawing}</div>{numbers}</figure>'
+    drawn = f"{frame}{drawing}</div>{_files(key, title, cases)}"
+    return f'<figure{kind} id="figure-{name}">{caption}{drawn}{numbers}</figure>'
+
+
+def _files(key: str, title: str, cases: CaseAddress | None) -> str:
+    """Return the links to a chart as a file, where a server answers."""
+    if cases is None or not key:
+        return ""
+    links = (
+        f'<a href="{escaped(cases(ChartFile(key, suffix)))}" download '
+        f'aria-label="Download as {suffix.upper()}: {title}">{suffix.upper()}</a>'
+        for suffix in FILES
+    )
+    return f'<p class="downloads screen-only">Download {" ".join(links)}</p>'
 
 
 def _counted(row: JsonMapping) -> str:

@@ -7,7 +7,7 @@ and never across the bound that it is judged by. JSON and CSV keep every digit a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from krisis.statistics.intervals import Interval
 
@@ -15,6 +15,7 @@ MINUS = "\u2212"
 UNDEFINED = "undefined"
 _MOST_DECIMALS = 6
 _EXACT = 9  # decimals in which sums and differences of shares are exact
+_SAME = 0.5 * 10**-_EXACT
 _DECIMALS_OF_A_FIGURE = 3  # of one without an interval
 _DECIMALS_OF_A_THRESHOLD = 4
 
@@ -76,7 +77,7 @@ def difference(estimate: Estimate, *, interval: bool = True) -> str:
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    text = points(estimate, interval=interval)
+    text = points(_judged_by_0(estimate), interval=interval)
     is_nothing = not text.partition(" ")[0].strip("0.")
     return text if estimate.value <= 0 or is_nothing else f"+{text}"
 
@@ -111,10 +112,10 @@ def figure(estimate: Estimate, *, interval: bool = True) -> str:
 def change(estimate: Estimate, *, interval: bool = True) -> str:
     """Write the difference of two figures, with its sign.
 
-    >>> change(Estimate(0.0551, 0.0238, 0.0994)), change(Estimate(-0.2))
-    ('+0.06 (0.02–0.10)', '−0.200')
+    >>> change(Estimate(0.0551, 0.0238, 0.0994)), change(Estimate(0.26, 0.03, 0.5))
+    ('+0.06 (0.02–0.10)', '+0.26 (0.03–0.50)')
     """
-    text = figure(estimate, interval=interval)
+    text = figure(_judged_by_0(estimate), interval=interval)
     is_nothing = not text.partition(" ")[0].strip("0.,")
     return f"+{text}" if estimate.value > 0 and not is_nothing else text
 
@@ -219,29 +220,34 @@ def decimal(value: float, decimals: int) -> str:
 
 
 def _rounded(estimate: Estimate, *, scale: float, usual: int) -> tuple[str, str]:
-    """Return the figure and its interval in words, with as many decimals as they need."""
+    """Return the figure and its interval, all with as many decimals as one of them needs."""
     ends = [estimate.low, estimate.high] if estimate.has_interval else []
     half_width = scale * (estimate.high - estimate.low) / 2
     decimals = usual
     if ends and half_width > 0:
         decimals = min(max(0, -math.floor(math.log10(half_width))), _MOST_DECIMALS)
-    value, *limits = (
-        _digits(one, estimate.bound, scale, decimals) for one in (estimate.value, *ends)
-    )
+    values, bound = (estimate.value, *ends), estimate.bound
+    # Inside an interval that holds the bound, the side on which the figure is decides nothing.
+    is_open = bound is not None and estimate.low < bound < estimate.high
+    judged = ends if is_open else values
+    while decimals < _MOST_DECIMALS and any(
+        _crosses(one, bound, scale, decimals) for one in judged
+    ):
+        decimals += 1
+    # Equal numbers differ in their last bits by how they were computed; all end in one text.
+    value, *limits = (decimal(round(scale * one, _EXACT), decimals) for one in values)
     # A dash between negative numbers would be read as a sign.
     return value, (" to " if estimate.low < 0 else "–").join(limits)
 
 
-def _digits(value: float, bound: float | None, scale: float, decimals: int) -> str:
-    while decimals < _MOST_DECIMALS and _crosses(value, bound, scale, decimals):
-        decimals += 1
-    # Equal numbers differ in their last bits by how they were computed; all end in one text.
-    return decimal(round(scale * value, _EXACT), decimals)
+def _judged_by_0(estimate: Estimate) -> Estimate:
+    """Return a difference with the bound that it is judged by where no other is named."""
+    return estimate if estimate.bound is not None else replace(estimate, bound=0.0)
 
 
 def _crosses(value: float, bound: float | None, scale: float, decimals: int) -> bool:
     """Tell whether rounding moves a value onto or over its bound."""
-    if bound is None or math.isclose(value, bound) or not math.isfinite(value):
+    if bound is None or math.isclose(value, bound, abs_tol=_SAME) or not math.isfinite(value):
         return False
     rounded, limit = round(scale * value, decimals), round(scale * bound, _MOST_DECIMALS)
     return rounded == limit or (rounded > limit) != (value > bound)

@@ -50,7 +50,7 @@ from krisis.pages.figure import Figure
 from krisis.pages.groups import TOO_FEW, group_figures, overall_figures
 from krisis.pages.numbers import Estimate, count, stored
 from krisis.pages.style import Style
-from krisis.pages.verdict import verdict_of
+from krisis.pages.verdict import is_itself, verdict_of
 from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
 from krisis.results.account import EXECUTION_FIELDS, Spending
 from krisis.results.attrition import Attrition
@@ -437,7 +437,7 @@ def _confidence(result: BenchmarkResult) -> list[Section]:
     if not why:
         builders["risk_coverage"] = lambda runs, style: risk_coverage(run_curves(runs)[0], style)
         builders["generalized_risk"] = lambda runs, style: risk_coverage(
-            run_curves(runs)[0], style, measure="generalized"
+            run_curves(runs)[0], style, measures=("generalized",)
         )
     if table.usable.any():
         builders["reliability"] = reliability
@@ -529,7 +529,11 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
     """Return the scores, of each kind of patients apart: together they are a result for neither."""
     task = result.provenance.task_facts
     if not result.scores_by_source:
-        known = {n: one for n, one in result.baselines.items() if n != result.backend_name}
+        known = {
+            name: one
+            for name, one in result.baselines.items()
+            if not is_itself(result.backend_name, name)
+        }
         others = {**known, **{n: run.metric_scores for n, run in against.items()}}
         return _scores_of(result, task, others)
     found = []
@@ -539,7 +543,7 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
             **{
                 name.removesuffix(mark): scores
                 for name, scores in result.baselines.items()
-                if name.endswith(mark) and name != f"{result.backend_name}{mark}"
+                if name.endswith(mark) and not is_itself(result.backend_name, name)
             },
             **{name: run.scores_by_source.get(source, {}) for name, run in against.items()},
         }
@@ -756,7 +760,12 @@ def _matrix(scores: MetricScores, task: TaskFacts | None) -> Table | None:
 
 def _baselines(result: BenchmarkResult) -> list[Section]:
     """Return the run first, then every baseline on the same records."""
-    if not result.baselines:
+    baselines = {
+        name: scores
+        for name, scores in result.baselines.items()
+        if not is_itself(result.backend_name, name)
+    }
+    if not baselines:
         return []
     own: dict[str, Mapping[str, MetricScore]] = {
         f"this run ({source})": scores for source, scores in result.scores_by_source.items()
@@ -766,14 +775,14 @@ def _baselines(result: BenchmarkResult) -> list[Section]:
     columns = {**{one.name: one.name for one in named if one is not None}, **_BASELINE_COLUMNS}
     names = [name for name in columns if name in result.metric_scores]
     if not names:  # the run was scored with others
-        scored = {name for scores in result.baselines.values() for name in scores}
+        scored = {name for scores in baselines.values() for name in scores}
         names = [name for name in result.metric_scores if name in scored]
         columns = dict(zip(names, names, strict=True))
     if not names:
         return []
     rows = [
         [who, *(_value(scores.get(name)) for name in names)]
-        for who, scores in {**own, **result.baselines}.items()
+        for who, scores in {**own, **baselines}.items()
     ]
     headed = (Column("name", "model"), *(Column("figure", columns[name]) for name in names))
     table = Table(columns=headed, rows=rows)

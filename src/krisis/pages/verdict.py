@@ -18,7 +18,7 @@ import numpy as np
 from scipy import special
 
 from krisis.decisions.costs import costs_of_run
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.errors import UserError
 from krisis.metrics.calibration import ExpectedCalibrationError
@@ -115,11 +115,20 @@ class _Comparator:
     correct: BoolArray
 
 
+def is_itself(model: str, baseline: str) -> bool:
+    """Tell whether a baseline, of all patients or of one kind, is the model that was run.
+
+    >>> is_itself("guideline", "guideline (real)"), is_itself("openai/x", "guideline")
+    (True, False)
+    """
+    return baseline == model or (bool(model) and baseline.startswith(f"{model} ("))
+
+
 def _comparator(table: Table, result: BenchmarkResult, about: str) -> _Comparator | None:
     """Return the guideline, else a person who read the cases: that is what a model must beat."""
     # Of several kinds of patients each has baselines of its own, such as "guideline (real)".
     guideline = f"{GUIDELINE} ({about.partition(' ')[0]})" if about else GUIDELINE
-    known = list(result.baseline_rows)
+    known = [one for one in result.baseline_rows if not is_itself(result.backend_name, one)]
     chosen = [one for one in known if one == guideline]
     chosen += [one for one in known if one.partition(" ")[0] in PEOPLE]
     for name in chosen:

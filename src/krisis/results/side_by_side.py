@@ -20,7 +20,7 @@ HEADINGS = {
     "decision_cost": "Decision Cost",
     "right_decisions": "Right Decisions",
     "answerable_accuracy": "Answerable Accuracy",
-    "undue_answer_rate": "Undue Answers",
+    "inappropriate_answer_rate": "Inappropriate Answers",
     "quadratic_weighted_kappa": "Kappa (quadratic)",
     "total_mae": "Total MAE",
     "total_bias": "Total Bias",

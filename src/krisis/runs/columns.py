@@ -8,13 +8,10 @@ of another needs them together.
 # ruff: noqa: D102
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +24,20 @@ from krisis.metrics.base import EvaluationResult
 from krisis.metrics.columns import Coded, Coder, Columns, as_numbers
 from krisis.metrics.labels import FloatArray, IntArray
 from krisis.outcomes import OUTCOMES, outcome_of
-from krisis.runs.read import ALLOWED_TYPES, RunFile, open_run
+from krisis.runs.read import (
+    ALLOWED_TYPES,
+    N_PER_BLOCK,
+    Lines,
+    RunFile,
+    blocks,
+    objects,
+    open_run,
+    without_collector,
+)
 from krisis.runs.schema import TABLES, Value
 
-# So many lines are checked and coded together: enough to pay for it, few enough for any memory.
-_N_PER_BLOCK = 4096
 _AT = {name: place for place, name in enumerate(TABLES["rows"])}
 
-Lines = Sequence[tuple[Value, ...]]
 Sizes = tuple[int, int]
 
 
@@ -53,10 +56,10 @@ class RunColumns(Columns):
         described = run.description
         if described.identity.repeats > 1 or described.n_cases > described.n_plain:
             return None
-        with _without_collector():
+        with without_collector():
             cases = _Cases.read(run)
             lines = _RowLines(cases.known, run.sizes)
-            for block in _blocks(run.believed("rows")):
+            for block in blocks(run.believed("rows")):
                 lines.add(block, run.is_row)
         if lines.are_repeated:
             return None
@@ -140,8 +143,8 @@ class _Cases:
     def read(cls, run: RunFile) -> _Cases:
         """Read every case that can be believed."""
         found = cls()
-        for block in _blocks(run.believed("cases")):
-            held = _objects([line[4] for line in block])
+        for block in blocks(run.believed("cases")):
+            held = objects([line[4] for line in block])
             known = [(line, one) for line, one in zip(block, held, strict=True) if one is not None]
             found.positions += [line[0] for line, _ in known]  # type: ignore[misc]
             found.records.add([str(line[1]) for line, _ in known])
@@ -159,15 +162,15 @@ class _Cases:
             return False
         return bool((self.index[held] >= 0).all())
 
-    def add_metadata(self, objects: Sequence[JsonObject]) -> None:
+    def add_metadata(self, held: Sequence[JsonObject]) -> None:
         """Add the metadata of some cases, or those that rows have of their own."""
-        for key in {key: None for one in objects for key in one}:
+        for key in {key: None for one in held for key in one}:
             if key not in self.metadata:
                 self.metadata[key] = Coder()
                 self.metadata[key].add([None] * self.n_metadata)
         for key, coder in self.metadata.items():
-            coder.add([one.get(key) for one in objects])
-        self.n_metadata += len(objects)
+            coder.add([one.get(key) for one in held])
+        self.n_metadata += len(held)
 
 
 class _RowLines:
@@ -232,8 +235,8 @@ class _RowLines:
             for name, no, fine, why in kinds
         ):
             return False
-        objects = [text for name in ("signals", "metadata") for text in cells[name]]
-        return None not in _objects([text for text in objects if text is not None])
+        texts = [text for name in ("signals", "metadata") for text in cells[name]]
+        return None not in objects([text for text in texts if text is not None])
 
     def add_own_metadata(self, cases: _Cases) -> None:
         """Put the metadata that rows have of their own behind those of the cases."""
@@ -255,46 +258,7 @@ class _RowLines:
         """Yield the signals of every row that has any, with its place."""
         given = [(place, text) for place, text in enumerate(self._signals) if text is not None]
         texts = [text for _, text in given]
-        for start in range(0, len(given), _N_PER_BLOCK):
-            part = slice(start, start + _N_PER_BLOCK)
-            for (place, _), held in zip(given[part], _objects(texts[part]), strict=True):
+        for start in range(0, len(given), N_PER_BLOCK):
+            part = slice(start, start + N_PER_BLOCK)
+            for (place, _), held in zip(given[part], objects(texts[part]), strict=True):
                 yield place, held or {}
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Spare the collector of cycles, of which there are none, a walk over every line that is read.
-
-    It took a sixth of the time.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _blocks(lines: Iterator[tuple[Value, ...]]) -> Iterator[Lines]:
-    while block := list(islice(lines, _N_PER_BLOCK)):
-        yield block
-
-
-def _objects(texts: Sequence[Value]) -> list[JsonObject | None]:
-    """Read many JSON objects at once; None for what is none."""
-    try:
-        found: JsonValue = json.loads(f"[{','.join(texts)}]")  # type: ignore[arg-type]
-        if len(found) == len(texts) and set(map(type, found)) <= {dict}:
-            return found  # type: ignore[no-any-return]
-    except (ValueError, TypeError, RecursionError):
-        pass
-    return [_object(text) for text in texts]
-
-
-def _object(text: Value) -> JsonObject | None:
-    try:
-        found: JsonValue = json.loads(text)  # type: ignore[arg-type]
-    except (ValueError, TypeError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

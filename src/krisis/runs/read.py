@@ -34,6 +34,7 @@ it with ``checked=True``.
 # ruff: noqa: S608
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -43,9 +44,10 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -110,6 +112,8 @@ _ROW_TYPES: dict[str, tuple[type, ...]] = {
     "metadata": (str, *_OR_NONE),
 }
 ALLOWED_TYPES = tuple(frozenset(kinds) for kinds in _ROW_TYPES.values())
+N_PER_BLOCK = 4096
+Lines = Sequence[tuple[Value, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +134,11 @@ class RunContents:
 
     ``stop`` is why the last session ended early; it is None while that session goes on, after it
     reached its last record, and after it was killed. ``damaged`` are positions of rows that are
-    there and cannot be believed.
+    there and cannot be believed, ``n_cases`` how many cases can.
     """
 
     rows: dict[int, EvaluationResult] = field(default_factory=dict)
+    n_cases: int = 0
     totals: CallTotals = field(default_factory=CallTotals)
     elapsed_seconds: float = 0.0
     stop: StopCause | None = None
@@ -457,12 +462,14 @@ class RunFile:
     def contents(self, *, with_rows: bool = True) -> RunContents:
         """Return everything that a resume needs: rows, totals, time, provider batches."""
         found = RunContents()
-        if with_rows:
-            found.rows = dict(self._rows())
-            found.damaged = sorted(at for at in self._left_out["rows"] if isinstance(at, int))
-        self._read_sessions(found)
-        found.provider_batches = ProviderBatchLog.of(self._provider_batches())
-        self._charge_open_calls(found, found.rows if with_rows else self._positions())
+        with without_collector():
+            if with_rows:
+                found.rows = dict(self._rows())
+                found.n_cases = sum(case is not None for case in self._cases.values())
+                found.damaged = sorted(at for at in self._left_out["rows"] if isinstance(at, int))
+            self._read_sessions(found)
+            found.provider_batches = ProviderBatchLog.of(self._provider_batches())
+            self._charge_open_calls(found, found.rows if with_rows else self._positions())
         return found
 
     def progress(self) -> Progress:
@@ -573,14 +580,13 @@ class RunFile:
                 yield line[0], row  # type: ignore[misc]
 
     def _read_all_cases(self) -> None:
-        for line in self._lines("cases"):
-            self._cases[line[0]] = self._case_of(line)  # type: ignore[index]
+        for block in blocks(self._lines("cases")):
+            self._read_cases(block)
 
-    def _case_of(self, line: tuple[Value, ...] | None) -> tuple[str, str, JsonMapping] | None:
-        with suppress(ValueError, TypeError, RecursionError):
-            if line is not None:
-                return str(line[1]), str(line[2]), _object(line[4])
-        return None
+    def _read_cases(self, block: Lines) -> None:
+        for line, metadata in zip(block, objects([line[4] for line in block]), strict=True):
+            known = None if metadata is None else (str(line[1]), str(line[2]), metadata)
+            self._cases[line[0]] = known  # type: ignore[index]
 
     def _all_texts(self, condition: str) -> dict[int, str]:
         """Return the texts that rows name; what does not fit its number is left out."""
@@ -621,9 +627,9 @@ class RunFile:
         at, repeat, form = place[1], place[2], place[3]
         if place[0] >= n_cases or (n_records and not form and place[0] != repeat * n_records + at):
             raise ValueError("a row of another place")
-        if at not in self._cases:
-            self._cases[at] = self._case_of(self._line("cases", at))
-        case = self._cases[at]
+        if at not in self._cases and (found := self._line("cases", at)) is not None:
+            self._read_cases([found])
+        case = self._cases.get(at)
         if case is None:
             raise ValueError("a row without its case")
         record_id, cluster_id, metadata = case
@@ -679,10 +685,11 @@ class RunFile:
 
     def _read_sessions(self, found: RunContents) -> None:
         seconds: dict[Value, float] = {}
-        for line in self._lines("usage"):
-            with suppress(ValueError, TypeError, RecursionError):
-                found.totals.add_counts(_object(line[5]))
-                seconds[line[1]] = max(seconds.get(line[1], 0.0), float(line[2] or 0))
+        for block in blocks(self._lines("usage")):
+            for line, counts in zip(block, objects([line[5] for line in block]), strict=True):
+                with suppress(ValueError, TypeError):
+                    found.totals.add_counts(counts)  # type: ignore[arg-type]
+                    seconds[line[1]] = max(seconds.get(line[1], 0.0), float(line[2] or 0))
         for line in self._lines("sessions"):
             with suppress(ValueError, TypeError):
                 number, _, _, _, _, ended_after, cause, sentence, _ = line
@@ -768,6 +775,42 @@ class RunFile:
                 rates = [float(price[name]) / 1e6 for name in _PRICES]
                 return sum(n * rate for n, rate in zip(paid, rates, strict=True))
         return None
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Spare the collector of cycles, of which there are none, a walk over every line that is read.
+
+    It took a sixth of the time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def blocks(lines: Iterator[tuple[Value, ...]]) -> Iterator[Lines]:
+    """Yield lines together: enough to pay for it, few enough for any memory."""
+    while block := list(islice(lines, N_PER_BLOCK)):
+        yield block
+
+
+def objects(texts: Sequence[Value]) -> list[JsonObject | None]:
+    """Read many JSON objects at once; None for what is none."""
+    try:
+        found: JsonValue = json.loads(f"[{','.join(texts)}]")  # type: ignore[arg-type]
+        if len(found) == len(texts) and set(map(type, found)) <= {dict}:
+            return found  # type: ignore[no-any-return]
+    except (ValueError, TypeError, RecursionError):
+        pass
+    read: list[JsonObject | None] = [None] * len(texts)
+    for place, text in enumerate(texts):
+        with suppress(ValueError, TypeError, RecursionError):
+            read[place] = _object(text)
+    return read
 
 
 def _object(text: Value) -> JsonObject:

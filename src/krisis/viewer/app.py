@@ -84,6 +84,8 @@ def create_app(
     routes = [
         Route("/static/{name}", _static),
         Route("/runs/{run}/cases.csv", _endpoint(catalogue, cases.csv_of, _csv)),
+        Route("/compare/charts/{file}", _endpoint(catalogue, _chart_of, _file)),
+        Route("/runs/{run}/charts/{file}", _endpoint(catalogue, _chart_of, _file)),
         Route("/runs/{run}/left-for-people.csv", _endpoint(catalogue, cases.left_csv, _left_csv)),
         Route(
             "/runs/{run}/cases/{position:int}/review", _review_endpoint(catalogue), methods=["POST"]
@@ -153,9 +155,27 @@ def _csv(scope: Any, lines: Iterator[str], what: str = "cases") -> Any:
     """Return lines as a file to be saved, sent as they are made."""
     from starlette.responses import StreamingResponse
 
-    file = re.sub(r"[^A-Za-z0-9._-]", "_", scope["path_params"]["run"])
-    saved = {"content-disposition": f'attachment; filename="{file}-{what}.csv"'}
-    return StreamingResponse(lines, media_type="text/csv", headers=saved)
+    return StreamingResponse(lines, media_type="text/csv", headers=_saved(scope, f"{what}.csv"))
+
+
+def _saved(scope: Any, ending: str) -> dict[str, str]:
+    """Return the header by which a browser saves a file under the name of its run."""
+    file = re.sub(r"[^A-Za-z0-9._-]", "_", scope["path_params"].get("run", "comparison"))
+    return {"content-disposition": f'attachment; filename="{file}-{ending}"'}
+
+
+def _chart_of(catalogue: Catalogue, parts: JsonMapping, query: Any) -> tuple[str, bytes]:
+    if "run" in parts:
+        return run.chart(catalogue, parts["run"], parts["file"])
+    return compare.chart(catalogue, _all(query, "run"), parts["file"])
+
+
+def _file(scope: Any, made: tuple[str, bytes]) -> Any:
+    from starlette.responses import Response
+
+    media_type, content = made
+    headers = _saved(scope, scope["path_params"]["file"])
+    return Response(content, media_type=media_type, headers=headers)
 
 
 def _left_csv(scope: Any, lines: Iterator[str]) -> Any:

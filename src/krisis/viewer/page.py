@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
+from krisis.pages.document import Document
+from krisis.pages.html import FILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,19 @@ class Page:
     content: JsonObject
     context: JsonObject = field(default_factory=dict)
     status: int = 200
+
+
+def chart_file(document: Document, file: str) -> tuple[str, bytes]:
+    """Return a chart of a document as a file of its own: its media type and its bytes."""
+    key, _, suffix = file.rpartition(".")
+    known = {one.key: one for one in document.charts()}
+    if key not in known or suffix not in FILES:
+        files = [f"{one}.{ending}" for one in known for ending in FILES]
+        raise UnknownName.among("chart", file, files)
+    figure = known[key].draw()
+    if suffix == "svg":
+        return "image/svg+xml", figure.svg.encode()
+    return "image/png", figure.png()
 
 
 def text_of(query: Mapping[str, str], name: str) -> str:

@@ -87,10 +87,10 @@ def test_answers_with_and_without_evidence_are_counted_apart(
     shown = [row for row in rows if not row.metadata["should_abstain"]]
     share = sum(row.ground_truth == 0 for row in shown) / len(shown)
     assert zero.metric_scores["answerable_accuracy"].value == pytest.approx(share)
-    assert zero.metric_scores["undue_answer_rate"].value == 1.0
+    assert zero.metric_scores["inappropriate_answer_rate"].value == 1.0
     assert zero.metric_scores["quadratic_weighted_kappa"].value == 0.0
     assert perfect.metric_scores["answerable_accuracy"].value == 1.0
-    assert perfect.metric_scores["undue_answer_rate"].value == 0.0
+    assert perfect.metric_scores["inappropriate_answer_rate"].value == 0.0
     assert set(perfect.metric_scores["mean_absolute_error"].breakdown.values()) == {0.0}
     assert len(perfect.metric_scores["mean_absolute_error"].breakdown) == 8
 
@@ -119,7 +119,7 @@ def test_runs_side_by_side_begin_with_the_headline(
     table = side_by_side({"zero": zero, "perfect": perfect})
     assert [column.key for column in table.columns] == [
         *("decision_skill", "decision_cost"),
-        *("right_decisions", "answerable_accuracy", "undue_answer_rate"),
+        *("right_decisions", "answerable_accuracy", "inappropriate_answer_rate"),
         *("quadratic_weighted_kappa", "total_mae", "total_bias", "screening_sensitivity"),
         *("answer_rate", "aurc"),
     ]

@@ -54,7 +54,7 @@ TASK = Task(
     metrics=(
         "right_decisions",
         "answerable_accuracy",
-        "undue_answer_rate",
+        "inappropriate_answer_rate",
         *_ON_THE_SCALE,
     ),
     total=TotalScale(n_items=8, max_missing=2, cut_off=10, bands=(5, 10, 15, 20)),

@@ -9,11 +9,11 @@ from typing import Literal
 
 import numpy as np
 
-from krisis.decisions.certificate import Certificate
+from krisis.decisions.audit_groups import GroupAudit
+from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER
 from krisis.decisions.decide import Decision, Policy
 from krisis.decisions.decision_curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
-from krisis.decisions.group_findings import GroupAudit
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonObject
 from krisis.metrics.curve_form import curve_of, optimal_of
@@ -156,20 +156,28 @@ def risk_coverage(
     curves: Mapping[str, Curve],
     style: Style,
     *,
-    measure: Measure = "selective",
+    measures: Sequence[Measure] = ("selective",),
     reasons: Mapping[str, str] | None = None,
 ) -> FigureSpec:
-    """Draw the curves of runs: together, or each before the others where there are many."""
+    """Draw the curves of runs: together, or each before the others where there are many.
+
+    Several measures of risk are drawn one under the other; the title is about the first.
+    """
     percent = level_name(one.level for one in curves.values() if one.level is not None)
-    drawn = _Curves(curves, style, measure)
+    drawn = [_Curves(curves, style, one) for one in measures]
     overlaid = len(curves) <= MOST_OVERLAID
+
+    def draw(width: float) -> Chart:
+        panels = [one.together(width) if overlaid else one.apart(width) for one in drawn]
+        return panels[0] if len(panels) == 1 else alt.vconcat(*panels, spacing=2 * style.font)
+
     return FigureSpec(
-        name="risk_coverage" if measure == "selective" else "generalized_risk",
-        title=_risk_finding(list(curves.values()), measure),
-        reading=_risk_reading(list(curves.values()), measure, percent),
-        draw=drawn.together if overlaid else drawn.apart,
+        name="risk_coverage" if measures[0] == "selective" else "generalized_risk",
+        title=_risk_finding(list(curves.values()), measures[0]),
+        reading=" ".join(_risk_reading(list(curves.values()), one, percent) for one in measures),
+        draw=draw,
         table=[row for curve in curves.values() for row in curve.points],
-        key=drawn.key(percent) if overlaid else (),
+        key=drawn[0].key(percent) if overlaid else (),
         reasons=reasons or {},
         notes=[*_risk_notes(list(curves.values()), percent)],
         needs_key=overlaid and len(curves) > 1,

@@ -56,7 +56,8 @@ def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
     if not curves:
         raise InvalidValue("nothing was predicted, so there is no curve to draw")
     style = style_of("screen")
-    drawn = risk_coverage(curves, style).figure(style, about=_about(evaluation))
+    spec = risk_coverage(curves, style, measures=("selective", "generalized"))
+    drawn = spec.figure(style, about=_about(evaluation))
     suffix = path.suffix.lower()
     if suffix == ".svg":
         write_text(path, drawn.svg, private=False)

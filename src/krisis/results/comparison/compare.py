@@ -84,7 +84,7 @@ def _unasked(scores: MetricScores, primary: str | None = None) -> list[str]:
     family = [
         score.identifier
         for score in scores.values()
-        if score is named or (found := metric_of(score)) is None or found.compared_unasked
+        if score is named or (found := metric_of(score)) is None or found.compared_by_default
     ]
     return family or [score.identifier for score in scores.values()]
 

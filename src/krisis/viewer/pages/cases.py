@@ -11,7 +11,7 @@ from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import CELLS, deferral_cell, verdict
 from krisis.outcomes import OUTCOMES
-from krisis.pages.cases import SCORED, OneCase, RowFilter
+from krisis.pages.cases import SCORED, ChartFile, OneCase, RowFilter
 from krisis.pages.worst import reasons_of, shortened
 from krisis.results.error_kinds import ERROR_KINDS
 from krisis.results.export import csv_lines
@@ -144,6 +144,8 @@ def case_address(run: ViewedRun) -> Callable[[object], str]:
     base = f"/runs/{quote(run.name, safe='')}/cases"
 
     def address(behind: object) -> str:
+        if isinstance(behind, ChartFile):
+            return f"/runs/{quote(run.name, safe='')}/charts/{behind.chart}.{behind.suffix}"
         if isinstance(behind, OneCase):
             return f"{base}/{run.places[behind.row]}?{query_of(behind.queue)}"
         assert isinstance(behind, RowFilter)

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
+from krisis.pages.cases import ChartFile
 from krisis.pages.charts.paired_confidence import Panel, confidence_panels
 from krisis.pages.compare import PairCases, comparison_document
 from krisis.pages.document import Document
@@ -19,7 +20,7 @@ from krisis.results.loading import distinct_names
 from krisis.runs.read import state_of
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.entries import Entry
-from krisis.viewer.page import Page, text_of
+from krisis.viewer.page import Page, chart_file, text_of
 from krisis.viewer.pages.pair import refuse_too_many
 
 MOST_RUNS = 6
@@ -81,17 +82,28 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
     return Page("compare.html", found.document.title, content, context)
 
 
+def chart(catalogue: Catalogue, names: Sequence[str], file: str) -> tuple[str, bytes]:
+    """Return a chart of a comparison as a file of its own."""
+    try:
+        return chart_file(_compared(_Asked.of(catalogue, names)).document, file)
+    except TimeoutError:
+        raise InvalidValue("these runs are still being compared; try again in a moment") from None
+
+
 def _case_addresses(comparison: Comparison, names: Sequence[str]) -> CaseAddress:
     """Return what leads from the cases behind a number to their list."""
     named = dict(zip(comparison.runs, names, strict=True))
     pairs = [(named[pair.left], named[pair.right]) for pair in comparison.pairs]
 
     def address(behind: object) -> str:
+        if isinstance(behind, ChartFile):
+            query = urlencode({"run": names}, doseq=True)
+            return f"/compare/charts/{behind.chart}.{behind.suffix}?{query}"
         assert isinstance(behind, PairCases)
         asked = {"group": behind.group, "left": behind.left, "right": behind.right}
         asked |= {"show": "all"} if behind.left or behind.right else {}
-        query = {"run": pairs[behind.pair], **{k: v for k, v in asked.items() if v}}
-        return f"/compare/cases?{urlencode(query, doseq=True)}"
+        kept = {"run": pairs[behind.pair], **{k: v for k, v in asked.items() if v}}
+        return f"/compare/cases?{urlencode(kept, doseq=True)}"
 
     return address
 

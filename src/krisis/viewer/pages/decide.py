@@ -8,12 +8,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
-from krisis.decisions.certificate import Certificate, certificate_from
-from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
+from krisis.decisions.certify import (
+    Certificate,
+    CertifyOptions,
+    assumptions_of,
+    certificate_from,
+    why_none,
+)
 from krisis.decisions.costs import OWNERSHIP, PER
 from krisis.decisions.decide import DecideOptions, price_answers
-from krisis.decisions.missing_rows import too_many_missing
-from krisis.decisions.run_sample import rows_hash, sample_of
+from krisis.decisions.run_sample import rows_hash, sample_of, too_many_missing
 from krisis.decisions.sample import METHODS, Sample
 from krisis.decisions.threshold_in_force import (
     DEFAULT_DELTA,
@@ -29,6 +33,7 @@ from krisis.metrics.items import RunItems, Source
 from krisis.metrics.risk_coverage import spread_evenly
 from krisis.metrics.table import BoolArray
 from krisis.pages.cases import RowFilter
+from krisis.pages.charts.curves import not_drawable
 from krisis.pages.document import Cell, Column
 from krisis.pages.document import Table as PageTable
 from krisis.pages.html import table_html, verdict_html
@@ -100,6 +105,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     filters = _filters(content, variant == "stated" and not collapsed)
     context: JsonObject = {
         "heading": run.model,
+        "has_curve": not not_drawable(run.table),
         "asked": asked,
         "methods": METHODS,
         "kept": {k: v for k, v in query.items() if v.strip()},
