@@ -8,12 +8,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
-from krisis.decisions.certificate import Certificate, certificate_from
-from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
+from krisis.decisions.certify import (
+    Certificate,
+    CertifyOptions,
+    assumptions_of,
+    certificate_from,
+    why_none,
+)
 from krisis.decisions.costs import OWNERSHIP, PER
 from krisis.decisions.decide import DecideOptions, price_answers
-from krisis.decisions.missing_rows import too_many_missing
-from krisis.decisions.run_sample import rows_hash, sample_of
+from krisis.decisions.run_sample import rows_hash, sample_of, too_many_missing
 from krisis.decisions.sample import METHODS, Sample
 from krisis.decisions.threshold_in_force import (
     DEFAULT_DELTA,
