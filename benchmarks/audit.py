@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.certify import CONFIDENCE, ERRORS, SHARES
-from krisis.decisions.group_tests import ALPHA, GroupOptions, flag_tests, power_doubled
+from krisis.decisions.audit_groups import ALPHA, GroupOptions, flag_tests, power_doubled
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
 from krisis.statistics.group_gaps import holm

@@ -17,7 +17,7 @@ from tests.invented_runs import invented_rows, result_of, write_run
 from tests.stranger import write_payload
 
 from krisis import json_values
-from krisis.decisions.certificate import _checksum
+from krisis.decisions.certify import _checksum
 from krisis.metrics.base import Rows
 
 Content = dict[str, Any]

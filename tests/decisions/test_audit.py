@@ -18,14 +18,12 @@ from tests.invented_runs import ANSWERS, TASK
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
-from krisis.decisions.audit import Audit
-from krisis.decisions.audit_groups import audit_groups
-from krisis.decisions.audit_labels import (
+from krisis.decisions.audit import (
+    Audit,
     disputed_labels,
     label_agreement,
 )
-from krisis.decisions.group_findings import Group, GroupAudit
-from krisis.decisions.group_tests import GroupOptions
+from krisis.decisions.audit_groups import Group, GroupAudit, GroupOptions, audit_groups
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.threshold_in_force import RiskBound
 from krisis.errors import InvalidValue, MissingExtra, UserError

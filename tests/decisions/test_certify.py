@@ -22,13 +22,19 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.confidence.calibrators import fit_calibrator
 from krisis.data.patient_record import PatientRecord, Records
-from krisis.decisions.certificate import certificate_from
-from krisis.decisions.certify import CertifyOptions, certify_run, similar_patients
+from krisis.decisions.certify import CertifyOptions, certificate_from, certify_run, similar_patients
 from krisis.decisions.costs import costs_from
 from krisis.decisions.plan import Study, certificate_power, plan_certificate
 from krisis.decisions.run_sample import ScoreOptions, drawing_seed
-from krisis.decisions.sample import Sample, find_threshold
-from krisis.decisions.threshold_search import chain_starts, chains_of, crc, fixed_sequence, sgr
+from krisis.decisions.sample import (
+    Sample,
+    chain_starts,
+    chains_of,
+    crc,
+    find_threshold,
+    fixed_sequence,
+    sgr,
+)
 from krisis.decisions.verify import (
     Promise,
     same_scores_p,

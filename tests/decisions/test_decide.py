@@ -24,12 +24,21 @@ from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.data.base import SuiteConfig
-from krisis.decisions.cost_rules import accepts, best_threshold, chow_rule, cross_fitted
 from krisis.decisions.costs import CostTable, cost_file_text, costs_from, costs_of_run, read_costs
-from krisis.decisions.decide import DecideOptions, Decision, Policy, decide_run
+from krisis.decisions.decide import (
+    DecideOptions,
+    Decision,
+    Policy,
+    Team,
+    accepts,
+    best_threshold,
+    chow_rule,
+    cross_fitted,
+    decide_run,
+    team_from,
+)
 from krisis.decisions.population import Population, Prevalence, positive_of
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.team import Team, team_from
 from krisis.errors import UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult

@@ -16,6 +16,7 @@ from tests.documents import said
 from typer.testing import CliRunner
 
 from krisis.cli.decide import app
+from krisis.decisions.decide import Team
 from krisis.decisions.decision_curve import (
     ALL,
     DEFERRAL,
@@ -26,7 +27,6 @@ from krisis.decisions.decision_curve import (
     useful_ranges,
 )
 from krisis.decisions.population import Prevalence
-from krisis.decisions.team import Team
 from krisis.errors import InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult

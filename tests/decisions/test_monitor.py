@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import krisis
 from krisis.cli.app import app
-from krisis.decisions.certificate import Certificate
+from krisis.decisions.certify import Certificate
 from krisis.decisions.monitor import Monitoring
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps

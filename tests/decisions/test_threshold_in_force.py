@@ -11,11 +11,10 @@ import pytest
 from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
 import krisis
-from krisis.decisions.audit_groups import audit_groups
+from krisis.decisions.audit_groups import GroupOptions, audit_groups
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import CostTable
 from krisis.decisions.decide import DecideOptions, Decision, decide_run
-from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.threshold_in_force import RiskBound, threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.metrics.base import Rows

@@ -9,7 +9,6 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special, stats
 from sklearn.isotonic import IsotonicRegression
 from skmisc.loess import loess as reference_loess
 
@@ -338,28 +337,15 @@ def test_patients_widen_the_intervals_of_their_rows() -> None:
     assert all(narrow < wide for narrow, wide in zip(*widths, strict=True))
 
 
-@pytest.mark.parametrize("sloped", [False, True])
-def test_the_interval_is_that_of_statsmodels_with_clusters(sloped: bool) -> None:
-    rows = invented(90, digits=2, per_patient=3)
-    y = np.array([row.prediction == row.ground_truth for row in rows], dtype=float)
-    logit = special.logit(np.clip([row.confidence for row in rows], 1e-6, 1 - 1e-6))
-    patient = np.unique([row.cluster_id for row in rows], return_inverse=True)[1]
-    design = np.column_stack([np.ones_like(logit), logit]) if sloped else np.ones((y.size, 1))
-    model = sm.GLM(y, design, sm.families.Binomial(), offset=None if sloped else logit)
-    kinds = ({"cov_type": "nonrobust"}, {"cov_type": "cluster", "cov_kwds": _groups(patient)})
-    fits = [model.fit(tol=1e-14, maxiter=200, **kind) for kind in kinds]
-    n = patient.max() + 1
-    errors = fits[0].bse[-1], fits[1].bse[-1] * math.sqrt(n / (n - 1))
-    half = stats.t.ppf(0.975, n - 1) * max(errors)
-    metric = CalibrationSlope() if sloped else CalibrationInTheLarge()
-    interval = score_all([metric], rows, intervals=OPTIONS)[metric.key].interval
-    assert (interval.low, interval.high) == pytest.approx(
-        (fits[0].params[-1] - half, fits[0].params[-1] + half), rel=1e-8
-    )
-
-
-def _groups(patient: np.ndarray) -> dict[str, object]:
-    return {"groups": patient, "use_correction": False}
+def test_certainty_that_nothing_contradicted_does_not_bound_the_slope_from_below() -> None:
+    rows = told((0.7, 20, 12), (0.9, 20, 17), (1.0, 20, 20))
+    contradicted = [*rows, EvaluationResult(1, 0, confidence=1.0)]
+    low = [
+        score_all([CalibrationSlope()], these, intervals=OPTIONS)["calibration_slope"].interval.low
+        for these in (rows, contradicted)
+    ]
+    assert low[0] == pytest.approx(low[1], rel=1e-9)
+    assert low[0] < CalibrationSlope()(contradicted).value
 
 
 def test_influences_are_the_derivatives_by_the_weights_of_patients() -> None:

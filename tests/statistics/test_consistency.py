@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krisis.errors import UserError
-from krisis.statistics.consistency import consistency_of
+from krisis.statistics.repeatability import consistency_of
 
 
 @pytest.mark.parametrize(

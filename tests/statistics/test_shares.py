@@ -13,8 +13,8 @@ from scipy import integrate, optimize, special
 
 from krisis.errors import InvalidValue
 from krisis.statistics.mid_p import highest_mid_p_quantile, mid_p_cdf, mid_p_quantile
-from krisis.statistics.share_design import ShareDesign
 from krisis.statistics.shares import (
+    ShareDesign,
     ShareDistribution,
     mean_of_shares_interval,
     share_interval,

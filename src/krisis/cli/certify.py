@@ -9,7 +9,7 @@ import typer
 
 from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.decisions.sample import METHODS
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text

@@ -12,7 +12,7 @@ from krisis.cli.console import warn_of_damage
 from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.decisions.check import Gate
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import write_text
 from krisis.pages.check import junit_xml

@@ -12,7 +12,7 @@ from krisis.cli.certify import Calibration, Confidence, MaxNotEvaluated, Mode
 from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.decisions.costs import cost_file_text
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text

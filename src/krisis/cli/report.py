@@ -8,7 +8,7 @@ import typer
 
 from krisis.cli.certify import Confidence, MaxNotEvaluated
 from krisis.cli.help import command, new_app
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.verbs import drawing as verbs
 

@@ -4,37 +4,356 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
 from krisis.confidence.variants import scores_of
-from krisis.decisions.group_findings import MEASURES, Group, GroupAudit, Measure
-from krisis.decisions.group_tests import (
-    ALPHA,
-    GroupOptions,
-    by_patient,
-    flag_tests,
-    interval_of_gap,
-    n_patients_of,
-    power_doubled,
-    ratio_limits,
-    tested_gaps,
-)
-from krisis.decisions.groups_by_column import Parts, columns_of
-from krisis.decisions.run_sample import losses_of
+from krisis.decisions.certify import Certificate
+from krisis.decisions.run_sample import ScoreOptions, group_columns, groups_of, losses_of
 from krisis.decisions.sample import Sample
-from krisis.decisions.threshold_in_force import threshold_of_run
+from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
-from krisis.metrics.calibration import ExpectedCalibrationError
+from krisis.metrics.calibration import ExpectedCalibrationError, GapSum
 from krisis.metrics.forms import prior_icc
-from krisis.metrics.gap_form import GapSum
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibration_gap import calibration_gap_interval
-from krisis.statistics.group_gaps import SMALLEST_GROUP, GapTests, holm
+from krisis.statistics.group_gaps import (
+    SMALLEST_GROUP,
+    GapTests,
+    doubled_risk_power,
+    gap_interval,
+    gap_tests,
+    holm,
+    rise_test,
+    student_interval,
+)
+from krisis.statistics.intervals import Interval
+from krisis.statistics.shares import share_interval
+
+LARGEST_NUMBER_OF_GROUPS = 24
+Parts = dict[str, BoolArray]
+
+
+def columns_of(run: RunItems, by: Sequence[str]) -> tuple[dict[str, Parts], dict[str, str]]:
+    """Return the rows of every group by column, and why other columns are skipped."""
+    found: dict[str, Parts] = {}
+    skipped: dict[str, str] = {}
+    for named in by or run.table.answers.groups:
+        column, *cuts = named.split(":")
+        parts = _banded(run, column, cuts) if cuts else groups_of(run, [column])
+        if column in found or column in skipped:
+            raise InvalidValue(f"name every group once, not {', '.join(by)}")
+        if len(parts) > LARGEST_NUMBER_OF_GROUPS:
+            _refuse_many(run, column, len(parts))
+        if len(parts) < 2:
+            skipped[column] = f"all rows are in one group ({next(iter(parts), 'none')})"
+        else:
+            found[column] = parts
+    if not by and not found:
+        known = ", ".join(group_columns(run)) or "none"
+        skipped["--by"] = f"name a metadata column with it; the rows have: {known}"
+    return found, skipped
+
+
+def _refuse_many(run: RunItems, column: str, n_groups: int) -> None:
+    values = run.table.metadata(run.table.answers.groups.get(column, column))
+    number = any(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    mend = (
+        f"divide it at numbers of your choice, for instance --by {column}:40:60"
+        if number
+        else "name a column with fewer"
+    )
+    raise InvalidValue(
+        f"the column {column!r} has {n_groups} different values, of which at most "
+        f"{LARGEST_NUMBER_OF_GROUPS} can be groups; {mend}"
+    )
+
+
+def _banded(run: RunItems, column: str, cuts: Sequence[str]) -> Parts:
+    """Return the rows between the numbers at which a column of numbers is divided."""
+    groups_of(run, [column])  # an unknown column is refused by name
+    try:
+        ends = [float(cut) for cut in cuts]
+    except ValueError:
+        ends = [math.nan]
+    if not np.all(np.diff([-math.inf, *ends, math.inf]) > 0):
+        raise InvalidValue(
+            f"the column {column!r} must be divided at rising numbers, not {':'.join(cuts)!r}; "
+            f"write for instance {column}:40:60"
+        )
+    given = run.table.metadata(run.table.answers.groups.get(column, column))
+    numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in given]
+    wrong = [v for v, number in zip(given, numbers, strict=True) if not number and v is not None]
+    if wrong:
+        raise InvalidValue(
+            f"the column {column!r} holds {wrong[0]!r}, which is no number; omit {':'.join(cuts)}"
+        )
+    values = np.array([math.nan if v is None else v for v in given], dtype=np.float64)
+    band = np.where(np.isnan(values), -1, np.searchsorted(ends, values, side="right"))
+    shown = [f"{end:g}" for end in ends]
+    between = [f"{low}–<{high}" for low, high in pairwise(shown)]
+    names = [f"{column}_<{shown[0]}", *(f"{column}_{one}" for one in between)]
+    names += [f"{column}_≥{shown[-1]}", f"unknown_{column}"]
+    codes = [*range(len(ends) + 1), -1]
+    pairs = zip(names, codes, strict=True)
+    return {name: band == code for name, code in pairs if (band == code).any()}
+
+
+# Chance of any flag where no group differs.
+ALPHA = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """The columns (those of the task unless named), and the threshold: given or by coverage.
+
+    Unless either is given, it is the one certified at the ``bound``, or that of a ``certificate``.
+    A column of numbers is divided at the numbers after its name: ``age:40:60``.
+    """
+
+    by: Sequence[str] = ()
+    threshold: float | None = None
+    coverage: float | None = None
+    bound: RiskBound = field(default_factory=RiskBound)
+    certificate: Certificate | None = None
+    score: ScoreOptions = field(default_factory=ScoreOptions)
+    n_draws: int = 4999
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and self.coverage is not None:
+            raise InvalidValue("give a threshold or a coverage, not both")
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise InvalidValue(f"the threshold must be a number, not {self.threshold!r}")
+        if self.coverage is not None and not 0 < self.coverage <= 1:
+            raise InvalidValue(f"the coverage must lie between 0 and 1, not {self.coverage!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagTests:
+    """The two tests that can flag a group; ``rise`` is ∫ c·(R(c) − R(1)) dc over coverages c."""
+
+    p_higher_risk: float = math.nan
+    p_rise: float = math.nan
+    rise: float = math.nan
+    risk_of_surest_half: float = math.nan
+    p_higher_risk_adjusted: float = math.nan
+    p_rise_adjusted: float = math.nan
+
+
+def n_patients_of(sample: Sample, rows: BoolArray) -> int:
+    """Count the patients of some rows."""
+    return int(np.unique(sample.patient[rows]).size)
+
+
+def by_patient(sample: Sample, sums: FloatArray, rows: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return the sums and the numbers of some rows within every patient."""
+    x, t = (np.bincount(sample.patient, a * rows, sample.n_patients) for a in (sums, rows * 1.0))
+    return x.astype(np.float64), t.astype(np.float64)
+
+
+def ratio_limits(x: FloatArray, t: FloatArray, *, name: str, level: float) -> Interval:
+    """Return the interval of Σx/Σt: of a share, or of a mean that can be below 0."""
+    if name == "overconfidence":
+        return student_interval(x[t > 0], t[t > 0], level)
+    return share_interval(np.minimum(x, t), t, level=level)
+
+
+def flag_tests(
+    sample: Sample, accepted: BoolArray, parts: Sequence[BoolArray], options: GroupOptions
+) -> list[FlagTests]:
+    """Return the unadjusted tests of every group that can flag it; NaN where one is too small."""
+    gaps = tested_gaps(sample, (sample.loss * accepted, accepted), parts, options)
+    found = []
+    for place, inside in enumerate(parts):
+        sides = (accepted & inside, accepted & ~inside)
+        enough = all(n_patients_of(sample, side) >= SMALLEST_GROUP for side in sides)
+        p = float(gaps.p_higher[place]) if enough else math.nan
+        found.append(replace(_rise(sample, inside, options), p_higher_risk=p))
+    return found
+
+
+def tested_gaps(
+    sample: Sample,
+    pair: tuple[FloatArray, BoolArray],
+    parts: Sequence[BoolArray],
+    options: GroupOptions,
+) -> GapTests:
+    """Test the gap of every group to the rest, for one figure."""
+    tables = [by_patient(sample, pair[0], pair[1] & rows) for rows in parts]
+    x, t = (np.stack([one[i] for one in tables], axis=1) for i in (0, 1))
+    return gap_tests(x, t, n_draws=options.n_draws, seed=options.score.seed)
+
+
+def _rise(sample: Sample, inside: BoolArray, options: GroupOptions) -> FlagTests:
+    """Test whether the risk of a group rises as coverage falls, where it can."""
+    rows = inside & ~np.isnan(sample.score)
+    loss, score, patient = sample.loss[rows], sample.score[rows], sample.patient[rows]
+    few = np.unique(patient).size < SMALLEST_GROUP
+    if few or np.ptp(score) == 0 or np.ptp(loss) == 0:  # nothing to rank, or nothing to find
+        return FlagTests()
+    rise, p = rise_test(loss, score, patient, n_draws=options.n_draws, seed=options.score.seed)
+    half = score >= np.sort(score)[::-1][(score.size - 1) // 2]
+    return FlagTests(rise=rise, p_rise=p, risk_of_surest_half=float(loss[half].mean()))
+
+
+def interval_of_gap(
+    sample: Sample,
+    pair: tuple[FloatArray, BoolArray],
+    inside: BoolArray,
+    name: str,
+    level: float,
+) -> Interval:
+    """Return the interval of the gap between some rows and the others, for one figure."""
+    sides = [by_patient(sample, pair[0], pair[1] & side) for side in (inside, ~inside)]
+    values = [float(x.sum() / t.sum()) for x, t in sides]
+    limits = [ratio_limits(x, t, name=name, level=level) for x, t in sides]
+    pulls = [x - value * t for value, (x, t) in zip(values, sides, strict=True)]
+    scale = math.sqrt(float(pulls[0] @ pulls[0]) * float(pulls[1] @ pulls[1]))
+    correlation = float(pulls[0] @ pulls[1]) / scale if scale else 0.0
+    return gap_interval((values[0], values[1]), (limits[0], limits[1]), correlation)
+
+
+def power_doubled(
+    sample: Sample, accepted: BoolArray, inside: BoolArray, level: float
+) -> tuple[float, str]:
+    """Return the chance of flagging this group if its risk were double that of the rest.
+
+    Rows count as so many independent answers as the spread between patients allows: they are
+    divided by the ratio of that spread to the one of independent answers of 0 and 1. It is the
+    spread of the gap itself where patients have rows on both sides. Sums of several rows take many
+    values, so that ties hold the test back less than Fisher's: there it is the mid-p test.
+    """
+    (x, t), (y, u) = (by_patient(sample, sample.loss, accepted & s) for s in (inside, ~inside))
+    n, m = float(t.sum()), float(u.sum())
+    own, risk = float(x.sum()) / n, float(y.sum()) / m
+    if risk == 0:
+        return math.nan, "the rest has no error to double"
+    if risk > 0.5:
+        return math.nan, "twice the risk of the rest is above 1"
+    pull, other = x - own * t, y - risk * u
+    if (t * u).any():
+        spread = float(np.square(pull / n - other / m).sum())
+        design = spread / (own * (1 - own) / n + risk * (1 - risk) / m)
+    else:
+        design = float(pull @ pull + other @ other) / (n * own * (1 - own) + m * risk * (1 - risk))
+    several = bool((t + u > 1).any())
+    power = doubled_risk_power((n / design, m / design), risk, level=level, mid_p=several)
+    return power, ""
+
+
+MEASURES = (
+    "coverage",
+    "risk",
+    "deferral_sensitivity",
+    "deferral_specificity",
+    "overconfidence",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure of a group with its 95 % interval, and its gap to all other rows.
+
+    ``reason`` says why it is undefined. The intervals of gaps hold together for all groups.
+    """
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    n_rows: int = 0
+    n_patients: int = 0
+    reason: str = ""
+    gap: float = math.nan
+    gap_low: float = math.nan
+    gap_high: float = math.nan
+    p: float = math.nan
+    p_adjusted: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One group: its figures, the two tests that can flag it, and the power of the first."""
+
+    column: str
+    name: str
+    n_patients: int
+    n_rows: int
+    reason: str = ""
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    calibration_error: Mapping[str, float] = field(default_factory=dict)
+    tests: FlagTests = field(default_factory=FlagTests)
+    power_doubled: float = math.nan
+    power_reason: str = ""
+
+    @property
+    def flags(self) -> list[str]:
+        """Say what the tests found, at 5 % for all groups and both tests together."""
+        found = {
+            "higher risk than the rest": self.tests.p_higher_risk_adjusted,
+            "risk rises as coverage falls": self.tests.p_rise_adjusted,
+        }
+        return [words for words, p in found.items() if p <= ALPHA]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAudit:
+    """The groups of a run at one threshold and along the curve.
+
+    ``in_force`` says how the certified threshold was found, or that there is none; None where
+    another threshold was asked for.
+    """
+
+    threshold: float | None
+    in_force: ThresholdInForce | None
+    loss: str
+    confidence: str
+    no_scores: str
+    n_rows: int
+    n_patients: int
+    n_answered: int
+    n_no_answer: int
+    n_not_evaluated: int
+    overall: Mapping[str, Measure]
+    calibration_error: Mapping[str, float]
+    groups: Sequence[Group]
+    skipped: Mapping[str, str]
+    curve: Sequence[JsonObject]
+    n_tests: int
+    n_draws: int
+    within_patients: Sequence[str]
+    words: tuple[str, str]
+
+    def to_json(self) -> JsonObject:
+        """Return plain facts, the flags of every group and the largest gaps among them."""
+        groups = [{**asdict(group), "flags": group.flags} for group in self.groups]
+        largest = {m: g.name for m in MEASURES if (g := self.largest(m)) is not None}
+        found = asdict(replace(self, in_force=None, groups=()))
+        threshold = None if self.in_force is None else self.in_force.to_json()
+        return {**found, "in_force": threshold, "groups": groups, "largest_gap": largest}
+
+    def largest(self, measure: str) -> Group | None:
+        """Return the group with the largest gap in a measure; None where there is no gap.
+
+        Of two groups, which have one gap with two signs, it is the one with more.
+        """
+        shown = [g for g in self.groups if g.measures and math.isfinite(g.measures[measure].gap)]
+        gaps = [(round(abs(g.measures[measure].gap), 12), g.measures[measure].gap) for g in shown]
+        return shown[gaps.index(max(gaps))] if gaps else None
+
+
+HEADINGS = {
+    "coverage": "coverage",
+    "risk": "risk",
+    "deferral_sensitivity": "defers when due",
+    "deferral_specificity": "answers when safe",
+    "overconfidence": "overconfidence",
+}
+
 
 _TOO_SMALL = f"fewer than {SMALLEST_GROUP} patients"
 _N_POINTS = 25

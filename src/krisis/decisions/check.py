@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED, check_limit, too_many_missing
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED, check_limit, too_many_missing
 from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject

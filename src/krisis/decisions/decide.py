@@ -10,26 +10,269 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from krisis.confidence.variants import scores_of
-from krisis.decisions.certificate import Certificate
-from krisis.decisions.cost_rules import (
-    ChowRule,
-    accepts,
-    best_threshold,
-    chow_rule,
-    cross_fitted,
-)
+from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER, CostTable
-from krisis.decisions.population import Population, Prevalence, Quantity, answers_of
+from krisis.decisions.population import Population, Prevalence, Quantity, answers_of, positive_of
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.team import Team, Workload, team_quantities, workload
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.display import Documented
-from krisis.errors import InvalidValue
-from krisis.json_values import JsonObject
+from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.items import RunItems
-from krisis.metrics.table import BoolArray, FloatArray
+from krisis.metrics.labels import Label, is_label
+from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """How well deferred cases are read.
+
+    Either ``sensitivity`` and ``specificity`` (two answers), ``accuracy``, or a metadata
+    ``column`` that holds the reader's answer.
+    """
+
+    sensitivity: float | None = None
+    specificity: float | None = None
+    accuracy: float | None = None
+    column: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("sensitivity", "specificity", "accuracy"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise InvalidValue(f"the reader's {name} must lie between 0 and 1, not {value!r}")
+        pair = (self.sensitivity, self.specificity)
+        ways = (pair != (None, None), self.accuracy is not None, bool(self.column))
+        if sum(ways) != 1 or pair.count(None) == 1:
+            raise InvalidValue(
+                "say once how well deferred cases are read: sensitivity and specificity, accuracy, "
+                "or the column with the reader's answers"
+            )
+
+    def errors(self, run: RunItems) -> FloatArray:
+        """Return the chance that the reader is wrong, per row; 0 or 1 by the reader's answers."""
+        if self.column:
+            return np.where(self._answers(run) != run.table.truth, 1.0, 0.0)
+        if self.accuracy is not None:
+            return np.full(run.n_items, 1 - self.accuracy)
+        if positive_of(run) is None or len(answers_of(run)) > 2:
+            raise InvalidValue(
+                f"sensitivity and specificity are for two answers with a positive one, which "
+                f"{run.source.path} has not; give --reader-accuracy"
+            )
+        found = (self.sensitivity or 0.0, self.specificity or 0.0)
+        return np.where(is_positive(run), 1 - found[0], 1 - found[1])
+
+    def _answers(self, run: RunItems) -> IntArray:
+        values = run.table.metadata(self.column)
+        if not any(self.column in row.metadata for row in run.table.rows):
+            known = {str(key) for row in run.table.rows for key in row.metadata}
+            raise UnknownName.among("metadata column", self.column, known)
+        seen = {label: index for index, label in enumerate(run.table.labels)}
+        code = {label: seen.get(label, -2) for label in answers_of(run)}
+        found = []
+        for index, value in enumerate(values):
+            label = run.table.answers.key(value) if is_label(value) else None
+            if label is None or label not in code:
+                raise InvalidValue(
+                    f"{run.place(index)}: the reader's answer in {self.column!r} is {value!r}; it "
+                    f"must be one of {', '.join(map(str, code))} in every row"
+                )
+            found.append(code[label])
+        return np.array(found)
+
+    def assumption(self) -> str:
+        """State what the figures of a team assume."""
+        if self.column:
+            return f"The reader's answers are those in the column {self.column!r}."
+        if self.accuracy is not None:
+            return f"A reader is right in {self.accuracy:.4g} of the cases, whichever are deferred."
+        return (
+            f"A reader finds {self.sensitivity:.4g} of the positive and {self.specificity:.4g} "
+            "of the negative cases, no fewer among those that are deferred."
+        )
+
+
+def team_from(content: JsonMapping, place: str) -> Team:
+    """Read a team as a cost table states it."""
+    known = Team.__slots__
+    for name, value in content.items():
+        if name not in known:
+            raise UnknownName.among(f"field of the team in {place}:", str(name), known)
+        wanted = str if name == "column" else int | float
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            what = "text" if name == "column" else "a number"
+            raise InvalidValue(f"{place}: {name} of the team must be {what}, not {value!r}")
+    return Team(**content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What model and readers do together, per 1,000 rows.
+
+    ``missed`` are positive cases with another final answer, NaN where the task has no positive.
+    """
+
+    wrong: float
+    wrong_low: float
+    wrong_high: float
+    missed: float
+    missed_low: float
+    missed_high: float
+    read: float
+
+
+def team_quantities(
+    run: RunItems, accepted: BoolArray, reader_errors: FloatArray
+) -> dict[str, Quantity]:
+    """Return the chance of a wrong final answer of every row, and of a missed positive case."""
+    wrong = np.where(accepted, ~run.table.correct, reader_errors).astype(np.float64)
+    low, high = float(reader_errors.min()), float(reader_errors.max())
+    bounds = (0.0, 1.0) if accepted.any() else (low, high)
+    if positive_of(run) is None:
+        return {"wrong": Quantity(wrong, *bounds)}
+    missed = Quantity(wrong * is_positive(run), 0.0, bounds[1])
+    return {"wrong": Quantity(wrong, *bounds), "missed": missed}
+
+
+def workload(means: Mapping[str, tuple[float, Interval]], deferred: float) -> Workload:
+    """Return the figures of a team where a share of the rows is deferred."""
+    none = math.nan, Interval.undefined("the_task_has_no_positive_answer")
+    (wrong, of_wrong), (missed, of_missed) = means["wrong"], means.get("missed", none)
+    return Workload(
+        wrong=1000 * wrong,
+        wrong_low=1000 * of_wrong.low,
+        wrong_high=1000 * of_wrong.high,
+        missed=1000 * missed,
+        missed_low=1000 * of_missed.low,
+        missed_high=1000 * of_missed.high,
+        read=1000 * deferred,
+    )
+
+
+def is_positive(run: RunItems) -> BoolArray:
+    """True where the true answer is the positive one."""
+    positive = positive_of(run)
+    if positive not in run.table.labels:
+        return np.zeros(run.n_items, dtype=np.bool_)
+    return np.asarray(run.table.truth == run.table.labels.index(positive))
+
+
+def accepts(score: FloatArray, threshold: float | None) -> BoolArray:
+    """True where a row is answered at a threshold; None defers everything, and so does no score."""
+    if threshold is None:
+        return np.zeros(score.size, dtype=np.bool_)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(score >= threshold)
+
+
+def best_threshold(score: FloatArray, extra: FloatArray) -> float | None:
+    """Return the threshold with the least cost; None is to defer everything.
+
+    ``extra`` is what answering a row costs beyond deferring it, times its weight. Of thresholds
+    with equal costs the strictest is taken.
+
+    >>> best_threshold(np.array([0.9, 0.8, 0.7]), np.array([-2.0, 1.0, -3.0]))
+    0.7
+    """
+    scored = np.flatnonzero(~np.isnan(score))
+    order = scored[np.argsort(-score[scored], kind="stable")]
+    ranked = score[order]
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))[: order.size]
+    total = np.append(0.0, np.cumsum(extra[order])[last])
+    chosen = int(np.argmin(total))
+    return None if chosen == 0 else float(ranked[last[chosen - 1]])
+
+
+def cross_fitted(
+    score: FloatArray, extra: FloatArray, patient: IntArray, *, n_folds: int, seed: int
+) -> BoolArray:
+    """Accept the rows of each fold of patients by the threshold that the other folds choose."""
+    n_patients = int(patient.max()) + 1
+    fold = np.random.default_rng(seed).permutation(n_patients) % min(n_folds, n_patients)
+    accepted = np.zeros(score.size, dtype=np.bool_)
+    for k in range(min(n_folds, n_patients)):
+        held_out = fold[patient] == k
+        threshold = best_threshold(np.where(held_out, math.nan, score), extra)
+        accepted |= held_out & accepts(score, threshold)
+    return accepted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChowRule:
+    """The rows that Chow's rule accepts, and for each answer the probability from which it does.
+
+    ``reason`` says why there is no rule. A threshold of 0 is always, of NaN never.
+    """
+
+    accepted: BoolArray
+    thresholds: Mapping[Label, float] = field(default_factory=dict)
+    reason: str = ""
+
+
+def chow_rule(
+    run: RunItems, costs: CostTable, score: FloatArray, population: Population
+) -> ChowRule:
+    """Answer where the expected cost of answering is below that of deferring.
+
+    With p the probability of the answer a, π the shares of the truths, q_t = π_t / (1 − π_a) for
+    the other truths t, c the costs of answers and d those of deferring, an answer is accepted
+    where p·c(a, a) + (1 − p)·Σ q_t·c(t, a) < p·d(a) + (1 − p)·Σ q_t·d(t) + n, n being the cost of
+    a needless deferral times the share of rows in which deferral is not due.
+
+    Reference: Chow, On optimum recognition error and reject tradeoff, IEEE Transactions on
+    Information Theory 16 (1970) 41–46.
+    """
+    nothing = np.zeros(score.size, dtype=np.bool_)
+    scored = ~np.isnan(score)
+    if not scored.any():
+        return ChowRule(nothing, reason="no answer has a score")
+    if score[scored].min() < 0 or score[scored].max() > 1:
+        reason = "the score lies beyond 0 and 1, so it is no probability; add --calibration"
+        return ChowRule(nothing, reason=reason)
+    table = run.table
+    needless = costs.needless_deferral * population.mean((table.should_abstain == 0) * 1.0)
+    accepted, thresholds = nothing.copy(), dict[Label, float]()
+    seen = {table.labels[code]: code for code in np.unique(table.prediction[scored]) if code >= 0}
+    for answer in (label for label in answers_of(run) if label in seen):
+        try:
+            right, wrong = _beyond_deferring(run, costs, answer, population)
+        except InvalidValue as error:
+            return ChowRule(nothing, reason=str(error))
+        rows = scored & (table.prediction == seen[answer])
+        p = score[rows]
+        accepted[rows] = p * right + (1 - p) * wrong < needless
+        thresholds[answer] = _from_where(right - needless, wrong - needless)
+    return ChowRule(accepted, thresholds)
+
+
+def _beyond_deferring(
+    run: RunItems, costs: CostTable, answer: Label, population: Population
+) -> tuple[float, float]:
+    """Return what an answer costs beyond deferring where it is right, and where it is wrong."""
+    table = run.table
+    share = {
+        label: population.mean((table.truth == code) * 1.0)
+        for code, label in enumerate(table.labels)
+    }
+    others = [label for label in answers_of(run) if label != answer]
+    rest = sum(share.get(label, 0.0) for label in others)
+    wrong = 0.0
+    for truth in others:
+        q = share.get(truth, 0.0) / rest if rest else 1 / len(others)
+        if q:
+            wrong += q * (costs.of(truth, answer) - costs.deferral(truth))
+    return costs.of(answer, answer) - costs.deferral(answer), wrong
+
+
+def _from_where(right: float, wrong: float) -> float:
+    """Return the p above which p · right + (1 − p) · wrong < 0; 0 is always and NaN never."""
+    if wrong < 0 and right < 0:
+        return 0.0
+    return wrong / (wrong - right) if right < 0 <= wrong else math.nan
+
 
 _MOST_POINTS = 50
 Kind = Literal["curve", "always", "certified", "chow", "cross-fitted", "given", "baseline"]

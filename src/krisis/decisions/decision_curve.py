@@ -16,9 +16,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from krisis.confidence.variants import scores_of
+from krisis.decisions.decide import Team, is_positive
 from krisis.decisions.population import Population, Prevalence, answers_of, positive_of
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.team import Team, is_positive
 from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject

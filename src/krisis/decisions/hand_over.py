@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from krisis.decisions.certificate import Certificate
+from krisis.decisions.certify import Certificate
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.export import csv_line, guarded

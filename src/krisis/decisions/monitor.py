@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.decisions.certificate import Certificate
+from krisis.decisions.certify import Certificate
 from krisis.decisions.run_sample import groups_of, sample_of
 from krisis.decisions.verify import (
     Moment,

@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from scipy import special
 
-from krisis.decisions.sample import FEWEST_FOR_BETTING, check_bounds
+from krisis.decisions.sample import FEWEST_FOR_BETTING, chain_starts, check_bounds, divided
 from krisis.decisions.simulated_studies import (
     AssumedPatients,
     Judge,
@@ -28,7 +28,6 @@ from krisis.decisions.simulated_studies import (
     found_better,
     narrow,
 )
-from krisis.decisions.threshold_search import chain_starts, divided
 from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from krisis.confidence.variants import scores_of
-from krisis.decisions.cost_rules import accepts, best_threshold, cross_fitted
 from krisis.decisions.costs import PER
+from krisis.decisions.decide import accepts, best_threshold, cross_fitted
 from krisis.decisions.population import Population, Quantity
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.display import Documented

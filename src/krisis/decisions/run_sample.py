@@ -15,12 +15,38 @@ from krisis import registry
 from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.variants import scores_of
 from krisis.decisions.costs import CostTable
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED, check_limit, too_many_missing
 from krisis.decisions.sample import Sample
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import dumps
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
+
+# The largest share of cases without a reply on which a run is still judged.
+MOST_NOT_EVALUATED = 0.01
+
+
+def check_limit(limit: float) -> float:
+    """Return a share, or refuse what is none."""
+    if isinstance(limit, bool) or not 0 <= limit <= 1:
+        raise InvalidValue(f"max_not_evaluated must be a share from 0 to 1, not {limit!r}")
+    return limit
+
+
+def too_many_missing(n_missing: int, n_rows: int, limit: float) -> str:
+    """Say that too many cases were not evaluated; nothing where they are few enough.
+
+    >>> too_many_missing(340, 400, 0.01).partition(";")[0]
+    '340 of 400 cases (85 %) were not evaluated, more than 1 %'
+    >>> too_many_missing(1, 400, 0.01)
+    ''
+    """
+    if not n_rows or n_missing <= limit * n_rows:
+        return ""
+    return (
+        f"{n_missing:,} of {n_rows:,} cases ({100 * n_missing / n_rows:.3g} %) were not evaluated, "
+        f"more than {100 * limit:.3g} %; resume the run, or allow them with --max-not-evaluated"
+    )
+
 
 LOSSES = ("error", "abs_norm", "cost")
 _UNNAMED = re.compile(r"row \d+")

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from krisis.decisions.certificate import Certificate
-from krisis.decisions.missing_rows import too_many_missing
-from krisis.decisions.run_sample import ScoreOptions, groups_of, sample_of
+from krisis.decisions.certify import Certificate
+from krisis.decisions.run_sample import ScoreOptions, groups_of, sample_of, too_many_missing
 from krisis.decisions.sample import (
     Certified,
     Method,

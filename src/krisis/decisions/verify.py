@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.decisions.certificate import Certificate, Identity, Threshold
+from krisis.decisions.certify import Certificate, Identity, Threshold
 from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import (
     ScoreOptions,

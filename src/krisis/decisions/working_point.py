@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from krisis.confidence.variants import VARIANTS, scores_of
-from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS
+from krisis.decisions.audit_groups import LARGEST_NUMBER_OF_GROUPS
 from krisis.decisions.run_sample import ScoreOptions, drawing_seed, most_rows
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonMapping

@@ -130,7 +130,7 @@ class _Recalibrated(_OfProbability):
             return Undefined("all_probabilities_are_equal")
         if self.sloped and separated(inside.level, inside.rows, inside.hits)[0]:
             return Undefined("probability_separates_the_outcomes")
-        return Recalibration(inside, sloped=self.sloped)
+        return Recalibration(inside, sloped=self.sloped, clip=self.clip)
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return also how many probabilities were clipped: the estimate leans on these."""

@@ -18,7 +18,7 @@ METHODS: Mapping[str, str] = {
     "mover": "limits of several shares combined (MOVER, Zou and Donner)",
     "patient_bootstrap": "patient bootstrap that allows for errors not yet observed",
     "test_inversion": "every value that a test of calibration does not reject",
-    "robust_wald": "logistic fit with the larger of model and patient variance, Student quantile",
+    "profile_likelihood": "profile likelihood, allowing for rows of the same patients",
     "permutation_t": "studentised permutation of patients, inverted",
     "percentile": "percentiles of the resampled patients",
     "expanded_percentile": "percentiles of the resampled patients, widened for few patients",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from krisis.statistics.calibrated_bins import BinnedAnswers, groups_of
 from krisis.statistics.corp import decomposition
 from krisis.statistics.intervals import Interval
 from krisis.statistics.loess import Summary, smoothed, summarised
-from krisis.statistics.recalibration import intercepts, ratio_interval, robust_interval, slopes
+from krisis.statistics.recalibration import intercepts, profile_interval, ratio_interval, slopes
 
 # Comparisons and bands work out thousands of curves.
 MOST_LEVELS = 200
@@ -161,12 +161,12 @@ class _WeightedLevels(Weighted):
 class Recalibration(LevelFigure):
     """Intercept of logit P = a + logit p, or with ``sloped`` the b of logit P = a + b logit p.
 
-    The levels of ``outcomes`` must lie between 0 and 1.
+    The levels of ``outcomes`` must lie between ``clip`` and 1 − ``clip``.
     """
 
-    def __init__(self, outcomes: Outcomes, *, sloped: bool) -> None:
+    def __init__(self, outcomes: Outcomes, *, sloped: bool, clip: float) -> None:
         super().__init__(outcomes)
-        self.sloped = sloped
+        self.sloped, self.clip = sloped, clip
 
     def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
         """Return the estimates of largest likelihood."""
@@ -191,9 +191,29 @@ class Recalibration(LevelFigure):
         return -hit * mean, hit
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return the interval of the fit, with the variance over patients."""
-        answers, logit = self.outcomes.answers(table), special.logit(self.outcomes.level)
-        return Uncertainty(robust_interval(logit, answers, slope=self.sloped, level=options.level))
+        """Return the interval of the profile likelihood that knows of patients.
+
+        Certainty that nothing contradicted pulls a slope up without end: the lower limit is as low
+        as one more row that contradicts it would make it.
+        """
+        o, answers = self.outcomes, self.outcomes.answers(table)
+        profile = partial(
+            profile_interval,
+            special.logit(o.level),
+            slope=self.sloped,
+            options=options,
+            prior_icc=prior_icc(table),
+        )
+        found = profile(answers)
+        ends = (
+            (0, o.level[0] <= self.clip, True),
+            (o.level.size - 1, o.level[-1] >= 1 - self.clip, False),
+        )
+        for end, certain, contradiction in ends:
+            seen = o.came_true[o.place == end]
+            if self.sloped and certain and (seen != contradiction).all():
+                found = holding(found, profile(answers.with_row(end, contradiction)).low)
+        return Uncertainty(found)
 
 
 class ObservedExpected(LevelFigure):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from krisis.json_values import JsonValue
 from krisis.metrics.base import EvaluationResult
-from krisis.statistics.consistency import consistency_of
+from krisis.statistics.repeatability import consistency_of
 
 Answer = int | str | None
 SAMPLES = "consistency_samples"

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from krisis.decisions.audit import Audit
-from krisis.decisions.audit_labels import DisputedLabels, LabelAgreement
-from krisis.decisions.group_findings import HEADINGS, Group, GroupAudit, Measure
-from krisis.decisions.group_tests import ALPHA
-from krisis.decisions.reviewed import ReviewedLabels
+from krisis.decisions.audit import Audit, DisputedLabels, LabelAgreement, ReviewedLabels
+from krisis.decisions.audit_groups import ALPHA, HEADINGS, Group, GroupAudit, Measure
 from krisis.decisions.stability import Agreement, Figure, Places, Stability
 from krisis.pages.document import (
     Cell,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from krisis.decisions.certificate import Certificate, Threshold
+from krisis.decisions.certify import Certificate, Threshold
 from krisis.decisions.verify import PartVerdict, Verification
 from krisis.metrics.explanations import method_lines
 from krisis.pages.document import (

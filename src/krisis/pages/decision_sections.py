@@ -10,10 +10,10 @@ import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
 from krisis.decisions.audit import Audit
-from krisis.decisions.certificate import Certificate
+from krisis.decisions.audit_groups import GroupAudit
+from krisis.decisions.certify import Certificate
 from krisis.decisions.decide import Decision
 from krisis.decisions.decision_curve import DecisionCurve
-from krisis.decisions.group_findings import GroupAudit
 from krisis.decisions.run_sample import groups_of, rows_hash, sample_of
 from krisis.decisions.verify import score_options, verify_run
 from krisis.metrics.items import RunItems

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import special
 
 from krisis.decisions.costs import costs_of_run
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.errors import UserError
 from krisis.metrics.calibration import ExpectedCalibrationError

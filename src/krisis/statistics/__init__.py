@@ -4,7 +4,7 @@ from krisis.lazy_names import lazily
 
 _HOMES = {
     "cluster_bootstrap": "krisis.statistics.bootstrap",
-    "consistency_of": "krisis.statistics.consistency",
+    "consistency_of": "krisis.statistics.repeatability",
     "share_interval": "krisis.statistics.shares",
 }
 __all__ = [

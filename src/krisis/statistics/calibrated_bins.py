@@ -52,6 +52,16 @@ class BinnedAnswers:
         mass = np.bincount(place, weights=self.confidence, minlength=filled.size)
         return Bins(place, number, hits, np.clip(mass / number, 0.0, 1.0))
 
+    def with_row(self, place: int, right: bool) -> BinnedAnswers:
+        """Return the answers with one more of another patient, in a bin that holds some."""
+        confidence = self.confidence[self.bin == place].mean()
+        return BinnedAnswers(
+            np.append(self.confidence, confidence),
+            np.append(self.right, right),
+            np.append(self.bin, place),
+            np.append(self.unit, self.unit.max() + 1),
+        )
+
     def per_unit(self, weights: FloatArray | None = None) -> FloatArray:
         """Return the answers, or the sum of weights, of every patient."""
         return np.bincount(self.unit, weights=weights).astype(np.float64)

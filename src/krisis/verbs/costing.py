@@ -8,13 +8,11 @@ from typing import TypeAlias
 
 from krisis.confidence.calibrators import Calibrator
 from krisis.decisions.costs import CostTable, costs_of_run
-from krisis.decisions.decide import DecideOptions, Decision, decide_run
+from krisis.decisions.decide import DecideOptions, Decision, Team, decide_run, team_from
 from krisis.decisions.decision_curve import THRESHOLDS, CurveOptions, DecisionCurve, decision_curve
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import Prevalence
 from krisis.decisions.reader import ReaderDecision, decide_with_reader
-from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.team import Team, team_from
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.threshold_in_force import (
     DEFAULT_DELTA,
     DEFAULT_RISK,

@@ -17,21 +17,19 @@ from krisis.confidence.evaluation import (
     same_participants,
 )
 from krisis.confidence.variants import available_variants, confidence_of
-from krisis.decisions.audit import Audit
-from krisis.decisions.audit_groups import audit_groups
-from krisis.decisions.audit_labels import (
+from krisis.decisions.audit import (
+    Audit,
+    ReviewedLabels,
     disputed_labels,
     label_agreement,
+    reviewed_labels,
 )
-from krisis.decisions.certificate import Certificate, certificate_from
-from krisis.decisions.certify import CertifyOptions, certify_run
+from krisis.decisions.audit_groups import GroupOptions, audit_groups
+from krisis.decisions.certify import Certificate, CertifyOptions, certificate_from, certify_run
 from krisis.decisions.check import Check, Gate, check_run
 from krisis.decisions.costs import CostTable, read_costs
-from krisis.decisions.group_tests import GroupOptions
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.monitor import Monitoring, monitor_runs
-from krisis.decisions.reviewed import ReviewedLabels, reviewed_labels
-from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.sample import METHODS
 from krisis.decisions.stability import stability_of_saved
 from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK, RiskBound

@@ -8,12 +8,10 @@ from pathlib import Path
 
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.costs import costs_of_run
-from krisis.decisions.decide import DecideOptions, decide_run
+from krisis.decisions.decide import DecideOptions, decide_run, team_from
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import Prevalence
-from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.team import team_from
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import write_text

@@ -9,11 +9,11 @@ from typing import Literal
 
 import numpy as np
 
-from krisis.decisions.certificate import Certificate
+from krisis.decisions.audit_groups import GroupAudit
+from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER
 from krisis.decisions.decide import Decision, Policy
 from krisis.decisions.decision_curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
-from krisis.decisions.group_findings import GroupAudit
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonObject
 from krisis.metrics.curve_form import curve_of, optimal_of

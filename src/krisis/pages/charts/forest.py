@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from krisis.decisions.group_findings import HEADINGS, GroupAudit
+from krisis.decisions.audit_groups import HEADINGS, GroupAudit
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import MetricScore

@@ -8,11 +8,10 @@ import numpy as np
 
 from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics.base import MetricScore
-from krisis.metrics.calibration import ExpectedCalibrationError, confidence_bin
+from krisis.metrics.calibration import ExpectedCalibrationError, GapSum, confidence_bin
 from krisis.metrics.clinical_calibration import outcomes_of
 from krisis.metrics.explanations import reason_words
 from krisis.metrics.forms import Share, Undefined, prior_icc
-from krisis.metrics.gap_form import GapSum
 from krisis.metrics.level_form import MOST_LEVELS, Outcomes
 from krisis.metrics.table import Table
 from krisis.pages.charts.curves import not_drawable

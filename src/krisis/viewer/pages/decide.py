@@ -8,12 +8,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
-from krisis.decisions.certificate import Certificate, certificate_from
-from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
+from krisis.decisions.certify import (
+    Certificate,
+    CertifyOptions,
+    assumptions_of,
+    certificate_from,
+    why_none,
+)
 from krisis.decisions.costs import OWNERSHIP, PER
 from krisis.decisions.decide import DecideOptions, price_answers
-from krisis.decisions.missing_rows import too_many_missing
-from krisis.decisions.run_sample import rows_hash, sample_of
+from krisis.decisions.run_sample import rows_hash, sample_of, too_many_missing
 from krisis.decisions.sample import METHODS, Sample
 from krisis.decisions.threshold_in_force import (
     DEFAULT_DELTA,
@@ -33,9 +37,8 @@ from krisis.pages.charts.curves import not_drawable
 from krisis.pages.document import Cell, Column
 from krisis.pages.document import Table as PageTable
 from krisis.pages.html import table_html, verdict_html
-from krisis.pages.numbers import Estimate
+from krisis.pages.numbers import Estimate, threshold_above
 from krisis.pages.verdict import threshold_verdict
-from krisis.pages.wording import threshold_beside
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result
 from krisis.task_facts import TaskFacts
@@ -308,7 +311,7 @@ def _facts(part: Part, question: Question) -> JsonObject:
 def _point(
     desk: Desk, threshold: float | None, answered: BoolArray, question: Question
 ) -> JsonObject:
-    shown = None if threshold is None else threshold_beside(threshold, desk.below(threshold))
+    shown = None if threshold is None else threshold_above(threshold, desk.below(threshold))
     found = _facts(desk.part(answered), question)
     return {"threshold": threshold, "threshold_shown": shown, **found}
 
@@ -320,7 +323,7 @@ def _naive(desk: Desk, threshold: float | None) -> JsonObject | None:
     kept = desk.accepts(threshold)
     return {
         "threshold": threshold,
-        "threshold_shown": threshold_beside(threshold, desk.below(threshold)),
+        "threshold_shown": threshold_above(threshold, desk.below(threshold)),
         "n_kept": int(kept.sum()),
         "n_wrong": int((desk.wrong & kept).sum()),
     }

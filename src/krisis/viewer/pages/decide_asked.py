@@ -8,9 +8,8 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from krisis.decisions.costs import CostTable, costs_from, costs_of_run
-from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import answers_of
-from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.sample import METHODS
 from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.decisions.working_point import Question

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlencode
 
-from krisis.decisions.certificate import certificate_from
+from krisis.decisions.certify import certificate_from
 from krisis.errors import KrisisError, UnknownName
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.base import Direction, MetricScore
