@@ -13,7 +13,7 @@ from rich.table import Table
 
 from krisis import Benchmark, SuiteConfig
 from krisis.backends.catalogue import backend_from_name
-from krisis.backends.models import PULLABLE
+from krisis.backends.local import PULLABLE
 from krisis.data.ckd.suite import CKDSuite
 from krisis.errors import RunFailed
 from krisis.pulling import pull

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from krisis.backends.asking import Asking
 
+from krisis.backends.elicitation import Asking
 from krisis.backends.prompt import build_prompt
 from krisis.data.base import BaseDataSuite, SuiteConfig, content_hash, records_hash
 from krisis.data.ckd.cohort import draw_cohort

@@ -263,7 +263,8 @@ def test_doctor_finds_nothing_in_a_whole_run(ended: tuple[Path, BenchmarkResult]
     before = path.read_bytes()
     told = CliRunner().invoke(doctor, [str(path)])
     assert told.exit_code == 0
-    assert told.output == f"{path}: 500 of 500 records have an intact row\nNothing is damaged\n"
+    said = " ".join(told.output.split())
+    assert said == f"{path}: 500 of 500 records have an intact row Nothing is damaged"
     assert path.read_bytes() == before
 
 
@@ -275,12 +276,11 @@ def test_doctor_tells_first_and_saves_into_a_new_file_when_asked(
     before = path.read_bytes()
     told = CliRunner().invoke(doctor, [str(path)])
     assert told.exit_code == 1
-    saving = f"to save what is whole into a new file, type: krisis doctor {path} --repair"
-    assert told.output.splitlines() == [
-        f"{path}: 499 of 500 records have an intact row",
-        "rows: 1 damaged",
-        f"Nothing was changed; {saving}",
-    ]
+    said = " ".join(told.output.split())
+    assert said.startswith(f"{path}: 499 of 500 records have an intact row")
+    assert "nothing was changed" in said
+    assert "rows 1" in said
+    assert told.output.endswith(f"krisis doctor {path} --repair\n")  # to copy, never broken
     assert path.read_bytes() == before
 
     saved = path.with_name(f"{path.stem}.repaired.krisis")

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.console import print_document
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidFile
+from krisis.pages.document import Column, Content, Document, Section, Sentences, Table
+from krisis.pages.numbers import count
 from krisis.runs.read import RunFile, open_run
 from krisis.runs.repair import repair
 from krisis.runs.schema import SUFFIX, TABLES
@@ -36,26 +39,35 @@ def doctor(
         _repair(run, output or run.with_name(f"{run.name.removesuffix(SUFFIX)}.repaired{SUFFIX}"))
         return
     with open_run(run) as opened:
-        findings = _findings(opened)
-    typer.echo("\n".join(findings))
-    raise typer.Exit(1 if len(findings) > 2 else 0)
+        found = _findings(opened)
+    print_document(found, verbose=True)
+    raise typer.Exit(1 if found.urgent else 0)
 
 
-def _findings(run: RunFile) -> list[str]:
+def _findings(run: RunFile) -> Document:
     """Return how many records have a row, and then everything that is wrong; no row is quoted."""
     n_rows = len(run.contents().rows)
     for table in TABLES:
         if table != "run":
             sum(1 for _ in run.believed(table))
+    damaged = [(table, n) for table, n in sorted(run.left_out.items()) if n]
     n_cases = run.description.n_cases
-    lines = [f"{run.path}: {n_rows} of {n_cases} records have an intact row"]
+    lead = [f"{run.path}: {count(n_rows)} of {count(n_cases)} records have an intact row"]
+    if not damaged and not run.is_broken:
+        return Document(title="Nothing is damaged", lead=lead)
+    parts: list[Content] = []
     if run.is_broken:
-        lines.append("The structure of the file is damaged")
-    lines += [f"{table}: {n:,} damaged" for table, n in sorted(run.left_out.items()) if n]
-    if len(lines) == 1:
-        return [*lines, "Nothing is damaged"]
-    saved = f"to save what is whole into a new file, type: krisis doctor {run.path} --repair"
-    return [*lines, f"Nothing was changed; {saved}"]
+        parts.append(Sentences(["The structure of the file is damaged."]))
+    if damaged:
+        columns = (Column("name", "table"), Column("count", "damaged"))
+        parts.append(Table(columns=columns, rows=damaged))
+    return Document(
+        title="This run is damaged; nothing was changed",
+        lead=lead,
+        urgent=True,
+        sections=[Section(key="damage", title="Damage", parts=parts)],
+        commands=[f"To save what is whole into a new file: krisis doctor {run.path} --repair"],
+    )
 
 
 def _repair(run: Path, target: Path) -> None:

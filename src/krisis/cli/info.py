@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-import shutil
-import textwrap
 from collections.abc import Iterable, Iterator
 
 import typer
 
-from krisis.cli.help import command, in_two_columns, new_app
+from krisis.cli.console import print_document
+from krisis.cli.help import command, new_app
 from krisis.cli.info_facts import facts_of, listed_names
-from krisis.cli.streams import echo_json, echo_lines
+from krisis.cli.streams import echo_json
 from krisis.errors import InvalidValue, install_command
 from krisis.json_values import JsonMapping, JsonObject, dumps
+from krisis.pages.document import Content, Document, Facts, Section, Sentences
+from krisis.pages.numbers import count
 
 app = new_app()
-_LABEL_COLUMN = 12
-_WIDEST = 100
 # Answers in more letters than this are shown without their meaning, unless one task is asked for.
 _MOST_OF_ANSWERS = 200
 
@@ -48,139 +47,135 @@ def info(
     if as_json:
         echo_json(dumps(facts))
         return
-    lines = {"names": _names, "suite": _suite}.get(facts["of"], _other)(facts)
-    echo_lines([*lines, "", f"Type next: {facts['first_command']}"] if name else lines)
+    made = {"names": _names, "suite": _suite}.get(facts["of"], _other)
+    print_document(made(facts), verbose=True)
 
 
-def _names(facts: JsonObject) -> Iterator[str]:
+Pairs = Iterator[tuple[str, str]]
+
+
+def _section(
+    title: str, about: Iterable[str] = (), pairs: Iterable[tuple[str, str]] = ()
+) -> Section:
+    """Return sentences and then facts under a title."""
+    said, known = [one for one in about if one], list(pairs)
+    parts: list[Content] = [
+        *([Sentences(said)] if said else []),
+        *([Facts(known)] if known else []),
+    ]
+    return Section(key=title, title=title, parts=parts)
+
+
+def _names(facts: JsonObject) -> Document:
+    sections = []
     for suite in facts["suites"]:
-        yield f"Suite {suite['name']}"
-        yield from _field("", suite["about"])
-        if suite["tasks"]:
-            yield from _field("tasks", ", ".join(suite["tasks"]))
-        yield from _field("type", suite["first_command"])
-        yield ""
+        tasks = [("tasks", ", ".join(suite["tasks"]))] if suite["tasks"] else []
+        pairs = [*tasks, ("type", suite["first_command"])]
+        sections.append(_section(f"Suite {suite['name']}", [suite["about"]], pairs))
     for kind in ("backends", "metrics", "bundles"):
-        yield kind.capitalize()
-        rows = [(one["name"], one["about"]) for one in facts[kind]]
-        column = max(len(name) for name, _ in rows)
-        yield from in_two_columns(rows, column, min(shutil.get_terminal_size().columns, _WIDEST))
-        yield ""
-    yield "To see one of them in full, type its name: krisis info ckd"
+        known = [(one["name"], one["about"]) for one in facts[kind]]
+        sections.append(_section(kind.capitalize(), pairs=known))
+    return Document(
+        title="What can be named: suites, backends, metrics and bundles",
+        sections=sections,
+        commands=["To see one of them in full, type its name: krisis info ckd"],
+    )
 
 
-def _suite(facts: JsonObject) -> Iterator[str]:
-    yield facts["name"]
-    yield from _field("", facts["about"])
-    for task in facts["tasks"]:
-        yield ""
-        yield f"Task {task['name']}"
-        yield from _task(task, whole=len(facts["tasks"]) == 1)
-    yield ""
-    yield f"Records of the task {facts['loaded']['task']}"
-    yield from _records(facts["loaded"], facts["tasks"])
-    if facts["terms"]:
-        yield from _field("terms", facts["terms"])
-    yield ""
-    yield "Options"
-    for option in facts["options"]:
-        yield from _option(option)
-    yield ""
-    yield from _field("baselines", ", ".join(facts["baselines"]) or "none", indent=0)
-    if facts["rules"]:
-        yield from _field("rules", ", ".join(facts["rules"]), indent=0)
-    if len(facts["tasks"]) > 1:
-        last = facts["tasks"][-1]["name"]
-        yield from _field(
-            "", f"To see a task whole, type: krisis info {facts['name']} --task {last}", indent=0
-        )
+def _suite(facts: JsonObject) -> Document:
+    tasks, loaded = facts["tasks"], facts["loaded"]
+    terms = [("terms", facts["terms"])] if facts["terms"] else []
+    rules = [("rules", ", ".join(facts["rules"]))] if facts["rules"] else []
+    whole = f"To see a task whole, type: krisis info {facts['name']} --task {tasks[-1]['name']}"
+    baselines = ", ".join(facts["baselines"]) or "none"
+    return Document(
+        title=facts["name"],
+        sections=[
+            _section("About", [facts["about"]]),
+            *(_section(f"Task {one['name']}", pairs=_task(one, not tasks[1:])) for one in tasks),
+            _section(
+                f"Records of the task {loaded['task']}", pairs=[*_records(loaded, tasks), *terms]
+            ),
+            _section("Options", pairs=map(_option, facts["options"])),
+            _section("Baselines and rules", pairs=[("baselines", baselines), *rules]),
+        ],
+        commands=[*([whole] if tasks[1:] else []), f"Type next: {facts['first_command']}"],
+    )
 
 
-def _task(task: JsonMapping, *, whole: bool) -> Iterator[str]:
+def _task(task: JsonMapping, whole: bool) -> Pairs:
     """Return what a task asks; of several, each in short."""
     answers = [f"{a}: {words}" if words != a else a for a, words in task["answers"].items()]
     if not whole:
-        yield from _field("question", _sentences(task["question"], 1) or "not stated")
+        yield "question", _sentences(task["question"], 1) or "not stated"
         is_long = sum(map(len, answers)) > _MOST_OF_ANSWERS
-        yield from _field("answers", ", ".join(task["answers"]) if is_long else "; ".join(answers))
-        yield from _field("abstain", _sentences(task["abstain_when"], 2))
+        yield "answers", ", ".join(task["answers"]) if is_long else "; ".join(answers)
+        yield "abstain", _sentences(task["abstain_when"], 2)
     else:
-        yield from _field("question", task["question"] or "not stated")
+        yield "question", task["question"] or "not stated"
         for position, answer in enumerate(answers):
-            yield from _field(" " if position else "answers", answer)
-        yield from _field("abstain", task["abstain_when"])
-        yield from _field("groups", ", ".join(task["groups"]) or "none")
+            yield "" if position else "answers", answer
+        yield "abstain", task["abstain_when"]
+        yield "groups", ", ".join(task["groups"]) or "none"
     if task["headline"]:
-        yield from _field("headline", task["headline"])
+        yield "headline", task["headline"]
 
 
 def _sentences(text: str, n_sentences: int) -> str:
     return " ".join(re.split(r"(?<=[.?]) (?=[A-Z'])", text)[:n_sentences])
 
 
-def _records(loaded: JsonMapping, tasks: Iterable[JsonMapping]) -> Iterator[str]:
+def _records(loaded: JsonMapping, tasks: Iterable[JsonMapping]) -> Pairs:
     if loaded["missing"]:
-        yield from _field("missing", loaded["missing"])
+        yield "missing", loaded["missing"]
         return
     task = next(one for one in tasks if one["name"] == loaded["task"])
     counted = _counted(loaded["n_records"], task["unit"])
     if loaded["n_patients"] is not None:
         counted += f" of {_counted(loaded['n_patients'], task['person'])}"
     if loaded["n_to_defer"] is not None:
-        counted += f", of which {loaded['n_to_defer']:,} should be deferred"
-    yield from _field("size", counted)
+        counted += f", of which {count(loaded['n_to_defer'])} should be deferred"
+    yield "size", counted
     for label, name in (("labels", "labels"), ("deferral", "deferral_reasons")):
         if loaded[name]:
-            parts = (f"{reason} {n:,}" for reason, n in loaded[name].items())
-            yield from _field(label, ", ".join(parts))
+            yield label, ", ".join(f"{reason} {count(n)}" for reason, n in loaded[name].items())
     for name in ("source", "licence", "sha256", "account"):
         if loaded[name]:
-            yield from _field(name, str(loaded[name]))
+            yield name, str(loaded[name])
     if not loaded["sha256"]:
-        yield from _field("sha256", f"{loaded['content_hash']} (of the records)")
+        yield "sha256", f"{loaded['content_hash']} (of the records)"
 
 
 def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    return f"{count(number)} {thing}{'' if number == 1 else 's'}"
 
 
-def _option(option: JsonMapping) -> Iterator[str]:
+def _option(option: JsonMapping) -> tuple[str, str]:
     default = option["default"]
     if isinstance(default, bool):
         default = "on" if default else "off"
     words = option["meaning"] or "not described"
-    yield f"  {option['typed']}"
-    yield from _wrapped(words if default is None else f"{words}; default: {default}", 6)
+    return option["typed"], words if default is None else f"{words}; default: {default}"
 
 
-def _other(facts: JsonObject) -> Iterator[str]:
-    yield f"{facts['name']} ({facts.get('label') or facts['of']})"
-    for paragraph in facts["about"]:
-        yield from _field("", paragraph)
+def _other(facts: JsonObject) -> Document:
+    section = _section("About", facts["about"], _known(facts))
+    return Document(
+        title=f"{facts['name']} ({facts.get('label') or facts['of']})",
+        sections=[section],
+        commands=[f"Type next: {facts['first_command']}"],
+    )
+
+
+def _known(facts: JsonObject) -> Pairs:
     if facts["of"] == "metric":
-        yield from _field("better", facts["direction"])
+        yield "better", facts["direction"]
     if "extra" in facts:
         missing = f"missing; type: {install_command(facts['extra'])}"
-        yield from _field("installed", "yes" if facts["is_installed"] else missing)
+        yield "installed", "yes" if facts["is_installed"] else missing
     if "key_variables" in facts:
         for variable, is_set in facts["key_variables"].items():
-            yield from _field("key", f"{variable} is {'set' if is_set else 'not set'}")
+            yield "key", f"{variable} is {'set' if is_set else 'not set'}"
         unstated = "that of --base-url" if facts["needs_address"] else "its SDK's, or --base-url"
-        yield from _field("address", facts["address"] or unstated)
-        yield from _field("batches", "yes" if facts["has_provider_batches"] else "no")
-
-
-def _field(label: str, words: str, *, indent: int = 2) -> Iterator[str]:
-    """Return a line with a label, and the rest of the words below it."""
-    if not label:
-        yield from _wrapped(words, indent)
-        return
-    width = min(shutil.get_terminal_size().columns, _WIDEST)
-    start = f"{' ' * indent}{label:{_LABEL_COLUMN - 2}}  "
-    yield from textwrap.wrap(words, width, initial_indent=start, subsequent_indent=" " * len(start))
-
-
-def _wrapped(words: str, indent: int) -> list[str]:
-    width = min(shutil.get_terminal_size().columns, _WIDEST)
-    space = " " * indent
-    return textwrap.wrap(words, width, initial_indent=space, subsequent_indent=space)
+        yield "address", facts["address"] or unstated
+        yield "batches", "yes" if facts["has_provider_batches"] else "no"

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -209,12 +209,13 @@ class Columns(ABC):
             held = dict(
                 zip(
                     places[found[tied]].tolist(),
-                    map(_what_it_holds, self.rows_at(places[found[tied]].tolist())),
+                    map(what_it_holds, self.rows_at(places[found[tied]].tolist())),
                     strict=True,
                 )
             )
             keys = [column[found] for column in (*names, asking[places])]
-            return _sorted_within(places[found], keys, held)
+            changes = np.any([np.diff(key) != 0 for key in keys], axis=0)
+            return sorted_within(places[found], changes, held)
         return places[found]
 
     def patients(self, places: IntArray) -> IntArray:
@@ -412,7 +413,7 @@ def _asking_of(number: object) -> int:
     return number if isinstance(number, int) and abs(number) < 2**62 else 0
 
 
-def _what_it_holds(row: EvaluationResult) -> tuple[object, ...]:
+def what_it_holds(row: EvaluationResult) -> tuple[object, ...]:
     """Return what rows that share patient, record and asking are ordered by."""
     answer = "" if row.prediction is None else str(row.prediction)
     confidence = -1.0 if row.confidence is None else row.confidence
@@ -435,11 +436,10 @@ def _ranks(column: Coded) -> IntArray:
     return rank[column.code]
 
 
-def _sorted_within(
-    places: IntArray, keys: Sequence[IntArray], held: dict[int, tuple[object, ...]]
+def sorted_within(
+    places: IntArray, changes: NDArray[np.bool_], held: Mapping[int, tuple[object, ...]]
 ) -> IntArray:
-    """Order places that share all their keys by what their rows hold."""
-    changes = np.any([np.diff(key) != 0 for key in keys], axis=0)
+    """Order places between two changes of their keys by what their rows hold."""
     found: list[int] = []
     for together in np.split(places, np.flatnonzero(changes) + 1):
         listed = together.tolist()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.columns import Coded, Columns, numbered
+from krisis.metrics.columns import Coded, Columns, numbered, sorted_within, what_it_holds
 from krisis.metrics.labels import FloatArray, IntArray, canonical_label, is_label
 from krisis.outcomes import NO_ANSWER_CLASSES, NO_PREDICTION, OUTCOMES
 from krisis.results.base import BenchmarkResult
@@ -68,27 +68,6 @@ class ParquetFile:
             found = self.connection.execute(f"select {expression} as v from {self.lines}")
             column: NDArray[np.generic] = found.fetchnumpy()["v"]  # type: ignore[assignment]
             return column
-
-    @cached_property
-    def ranks(self) -> NDArray[np.int64]:
-        """The rank of every row in the one order of rows (`metrics.columns`)."""
-        # Joined to an empty text, as DuckDB refuses to order by a constant.
-        record = f"concat({self.text('record_id')})"
-        keys = [f"coalesce(nullif({self.text('cluster_id')}, ''), {record})", record]
-        keys += ["coalesce(asking, 1)"] if self.has("asking") else []
-        keys += [self.text("ground_truth"), self.text("prediction"), self.abstained]
-        keys.append(f"coalesce({self.confidence_cell}, -1)")
-        others = [name for name in sorted(self.types) if name.startswith(tuple(PREFIXES.values()))]
-        listed = ", ".join('"' + name.replace('"', '""') + '"' for name in others)
-        keys += [f"hash({listed})"] if others else []
-        with self.told():
-            found = self.connection.execute(
-                f"select file_row_number as v from {self.lines} order by {', '.join(keys)}"
-            )
-            order = np.asarray(found.fetchnumpy()["v"], dtype=np.int64)
-        rank = np.empty(order.size, dtype=np.int64)
-        rank[order] = np.arange(order.size)
-        return rank
 
     def has(self, name: str) -> bool:
         """Say whether there is a column."""
@@ -241,6 +220,8 @@ def _connected() -> duckdb.DuckDBPyConnection:
 
 # No more rows than these are built at once; columns are read of any number.
 MOST_LISTED = 1_000_000
+# Of more rows alike, those without a name for instance, none is built to find their order.
+MOST_TIED = 100_000
 # A column with more different values than this is no label and no group.
 MOST_VALUES = 10_000
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "BOOLEAN")
@@ -451,6 +432,35 @@ class ParquetColumns(ParquetFile, Columns):
         return sorted(self.names("signals"))
 
     # What names every row is left to DuckDB: millions of names do not fit in memory.
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int64]:
+        """The rank of every row in the one order of rows (`metrics.columns`)."""
+        # Joined to an empty text, as DuckDB refuses to order by a constant.
+        record = f"concat({self.text('record_id')})"
+        keys = [f"coalesce(nullif({self.text('cluster_id')}, ''), {record})", record]
+        keys += ["coalesce(asking, 1)"] if self.has("asking") else []
+        keys += [self.text("ground_truth"), self.text("prediction"), self.abstained]
+        keys.append(f"coalesce({self.confidence_cell}, -1)")
+        # Rows that are alike so far: by what else they hold, or, of very many, by a hash of it.
+        others = [name for name in sorted(self.types) if name.startswith(tuple(PREFIXES.values()))]
+        listed = ", ".join('"' + name.replace('"', '""') + '"' for name in others)
+        last = f", hash({listed})" if others else ""
+        named = ", ".join(keys)
+        with self.told():
+            found = self.connection.execute(
+                f"select file_row_number as v, hash({named}) as h from {self.lines} "
+                f"order by {named}{last}"
+            ).fetchnumpy()
+        order, alike = np.asarray(found["v"], dtype=np.int64), np.asarray(found["h"])
+        same = alike[1:] == alike[:-1]
+        tied = order[np.append(same, False) | np.append(False, same)].tolist()
+        if 0 < len(tied) <= MOST_TIED:
+            held = dict(zip(tied, map(what_it_holds, self.rows_at(tied)), strict=True))
+            order = sorted_within(order, ~same, held)
+        rank = np.empty(order.size, dtype=np.int64)
+        rank[order] = np.arange(order.size)
+        return rank
 
     def order(self, places: IntArray) -> IntArray:
         """Return places in the one order of rows."""

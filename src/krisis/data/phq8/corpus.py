@@ -17,7 +17,6 @@ from krisis.data.phq8.transcript_files import (
     MAX_PASSAGE_WORDS,
     PAUSE_SECONDS,
     TRANSCRIPT_COLUMNS,
-    looks_english,
     read_transcript,
 )
 from krisis.data.phq8.transcripts import Transcript
@@ -56,7 +55,6 @@ class Corpus:
     labels: Path | None = None
     interviews: list[LabelledInterview] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
-    not_english: list[str] = field(default_factory=list)
 
     def usable(self) -> list[LabelledInterview]:
         """Return the interviews, or refuse where something must be corrected first."""
@@ -85,16 +83,12 @@ class Corpus:
         return sorted({name for one in found for name in one.participants} - used)
 
     def account(self) -> str:
-        """Say in a sentence who and what is left out, and who does not speak English."""
-        people, other = self.left_out, self.not_english
+        """Say in a sentence who and what is left out."""
+        people = self.left_out
         n_items = sum(len(ITEM_KEYS) - len(one.items) for one in self.interviews)
         told = [
             f"participants left out: {len(people)} ({_first(people)})" if people else "",
             f"items left out for want of a score: {n_items}" if n_items else "",
-            f"interviews that do not look English, as the prompts are: {len(other)} "
-            f"({_first(other)})"
-            if other
-            else "",
         ]
         known = "; ".join(filter(None, told))
         return f"{known}; to see why, type: {self.command}" if known else ""
@@ -119,18 +113,6 @@ def read_corpus(path: Path, labels: Path | None = None) -> Corpus:
         left_out = "; ".join(map(str, findings.of_kind("left_out")[:2]))
         problem = f"no participant has both a transcript and item scores ({left_out})"
         Place(findings, path).fault(problem)
-    corpus.not_english = [
-        one.transcript.participant_id
-        for one in corpus.interviews
-        if not looks_english(one.transcript)
-    ]
-    findings.of_people(
-        "note",
-        path,
-        corpus.not_english,
-        "the interviews of {} do not look English; the prompts, the lexicon and the words that "
-        "references are found by are English, so read their figures with care",
-    )
     return corpus
 
 

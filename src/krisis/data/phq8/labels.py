@@ -11,7 +11,6 @@ from krisis.data.phq8.findings import Findings, Place, table_rows
 from krisis.data.phq8.items import ITEM_KEYS, N_SCORES
 
 SPLITS = ("train", "dev", "test")
-CUT_OFF = 10
 _HIGHEST = N_SCORES - 1
 _HIGHEST_TOTAL = _HIGHEST * len(ITEM_KEYS)
 _NAMED_SPLIT = re.compile(r"(?:^|_)(train|dev|test)_split")
@@ -24,7 +23,6 @@ _ITEMS = {
 _OTHERS = {
     **dict.fromkeys(("participantid", "participant"), "participant"),
     **dict.fromkeys(("phq8score", "phqscore", "phq8total"), "total"),
-    **dict.fromkeys(("phq8binary", "phqbinary"), "binary"),
     "split": "split",
 }
 _NOT_GIVEN = frozenset({"", "na", "n/a", "nan", "null", "none"})
@@ -66,7 +64,6 @@ class PersonLabels:
     scores: dict[str, int] = field(default_factory=dict)
     holes: dict[str, _Cell] = field(default_factory=dict)
     totals: list[_Cell] = field(default_factory=list)
-    binaries: list[_Cell] = field(default_factory=list)
     split: str = ""
     contradicts: bool = False
 
@@ -84,7 +81,6 @@ def read_labels(files: Sequence[Path], findings: Findings) -> dict[str, PersonLa
         # With a score that could not be read there is no sum.
         if person.scores and len(person.scores) + len(person.holes) == len(ITEM_KEYS):
             _check_totals(name, person)
-            _check_binary(name, person)
         if person.scores and not person.contradicts:
             for cell in person.holes.values():
                 cell.leave_out(name, "has no score for this item; the item is left out")
@@ -122,7 +118,7 @@ def _read_file(place: Place, people: dict[str, PersonLabels]) -> bool:
 def _tell_what_was_read(place: Place, n_people: int, columns: Sequence[str]) -> None:
     n_items = len(set(columns) & set(ITEM_KEYS))
     read = [f"{n_items} items" if n_items else "no item scores"]
-    read += [name for name in ("total", "binary", "split") if name in columns]
+    read += [name for name in ("total", "split") if name in columns]
     split = "" if "split" in columns else _split_of(place.file)
     read += [f"split {split} by the name of the file"] if split else []
     place.add("note", f"read as labels of {n_people} participants: {', '.join(read)}")
@@ -182,16 +178,12 @@ def _add(name: str, person: PersonLabels, cells: Mapping[str, _Cell]) -> None:
     for key in ITEM_KEYS:
         if key in cells:
             _add_score(name, person, key, cells[key])
-    for kind, kept, highest in (
-        ("total", person.totals, _HIGHEST_TOTAL),
-        ("binary", person.binaries, 1),
-    ):
-        cell = cells.get(kind)
-        if cell and cell.given:
-            if cell.whole(highest) is None:
-                cell.refuse(name, f"a whole number from 0 to {highest}")
-            else:
-                kept.append(cell)
+    total = cells.get("total")
+    if total and total.given:
+        if total.whole(_HIGHEST_TOTAL) is None:
+            total.refuse(name, f"a whole number from 0 to {_HIGHEST_TOTAL}")
+        else:
+            person.totals.append(total)
     named, where = cells.get("split"), cells["participant"]
     split = named.text.lower() if named and named.given else _split_of(where.place.file)
     if named and split not in ("", *SPLITS):
@@ -236,16 +228,3 @@ def _check_totals(name: str, person: PersonLabels) -> None:
                 f"has the total {total} and items that add up to {sums}; one of them is wrong, so "
                 "the participant is left out",
             )
-
-
-def _check_binary(name: str, person: PersonLabels) -> None:
-    """Note a screening result that its own total contradicts; krisis does not use it."""
-    totals = [cell.whole(_HIGHEST_TOTAL) or 0 for cell in person.totals]
-    total = sum(person.scores.values()) if not person.holes else max(totals, default=None)
-    for cell in person.binaries if total is not None and not person.contradicts else ():
-        if (cell.whole(1) == 1) != (total is not None and total >= CUT_OFF):
-            problem = (
-                f"participant {name} is {cell.text} here with the total {total} (1 from {CUT_OFF} "
-                "on); krisis does not use this column and keeps the participant"
-            )
-            cell.place.add("note", problem, cell.column, cell.text, name)

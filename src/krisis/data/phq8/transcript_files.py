@@ -1,4 +1,4 @@
-"""One transcript in a file: columns, turns, passages where nobody asks, and its language."""
+"""One transcript in a file: columns, turns, and passages where nobody asks."""
 
 from __future__ import annotations
 
@@ -24,15 +24,6 @@ _NAMED_PROMPT = re.compile(r"^\w+ \((.+)\)$")
 # than a long answer.
 PAUSE_SECONDS = 3.0
 MAX_PASSAGE_WORDS = 120
-# Common words of spoken English that other languages hardly have. In the embedded cohort they are
-# 19 % of what a participant says or more; in nine European languages tried, 3 % at most.
-_ENGLISH = re.compile(
-    r"the|and|you|it|she|they|but|with|from|if|are|were|been|have|has|not|yes|that|this|there|what|"
-    r"how|just|like|really|know|think|about|because|when|i'm|it's|don't|that's|yeah|would|can't|"
-    r"get|got|good|too|very|up|at|my|of"
-)
-_LEAST_ENGLISH = 0.08
-_FEWEST_LETTERS = 100  # fewer say nothing; letters, since some scripts write no spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +154,3 @@ def _checked(place: Place, transcript: Transcript) -> Transcript | None:
     )
     place.fault(problem)
     return None
-
-
-def looks_english(transcript: Transcript) -> bool:
-    """Tell whether the participant speaks English, by its common words; a short text passes.
-
-    >>> spoken = "ich weiß nicht so recht aber ich schlafe seit zwei Wochen kaum noch " * 3
-    >>> looks_english(Transcript("P1", (Turn("participant", spoken),)))
-    False
-    """
-    said = " ".join(turn.text for turn in transcript.turns if turn.speaker == "participant")
-    words = re.findall(r"[^\W\d_]+(?:'[a-z]+)?", said.lower().replace("’", "'"))
-    if sum(map(len, words)) < _FEWEST_LETTERS:
-        return True
-    n_english = sum(_ENGLISH.fullmatch(word) is not None for word in words)
-    return n_english >= _LEAST_ENGLISH * len(words)

@@ -117,8 +117,8 @@ class ConfidencePlace:
 
 
 @dataclass(slots=True, kw_only=True)
-class Asking:
-    """One asking as its file tells it, nothing checked yet.
+class SourceRow:
+    """One row as its file has it, nothing checked yet.
 
     ``answer`` None is not recorded, "" is looked for and not found; ``is_right`` is what a scorer
     says, None where answer and truth are compared. ``choices`` are labels with their words;
@@ -158,7 +158,7 @@ class NotTaken:
 class Reading:
     """Everything that a format finds in one file; ``n_expected`` rows should have been there."""
 
-    askings: list[Asking | NotTaken]
+    rows: list[SourceRow | NotTaken]
     taken_for: dict[str, str]
     model: str
     task: str

@@ -17,12 +17,12 @@ from krisis.backends.scrubbing import without_values
 from krisis.backends.signals import TokenLogprob, token_signals
 from krisis.errors import BackendError, InvalidFile, MalformedReply, MissingExtra, UnknownName
 from krisis.execution.imported.base import (
-    Asking,
     CannotTake,
     ConfidencePlace,
     ImportOptions,
     NotTaken,
     Reading,
+    SourceRow,
     without_keys,
 )
 from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue, read_object
@@ -173,7 +173,7 @@ class _SampleReader:
             "tokens": f"usage of {self.model}",
         }
 
-    def asking(self, sample: JsonMapping) -> Asking | NotTaken:
+    def asking(self, sample: JsonMapping) -> SourceRow | NotTaken:
         """Return one sample of one epoch."""
         name, epoch = sample.get("id"), sample.get("epoch")
         place = f"sample {str(name)[:100]}, epoch {epoch}"
@@ -182,7 +182,7 @@ class _SampleReader:
                 raise CannotTake("its epoch is not a whole number from 1")
             output = _of(sample, "output")
             text = _completion(sample)
-            asking = Asking(
+            asking = SourceRow(
                 place=place,
                 record_id=name,
                 repeat=epoch - 1,
@@ -200,7 +200,7 @@ class _SampleReader:
             return NotTaken(place, str(name)[:100], str(why))
         return asking
 
-    def _judge(self, asking: Asking, sample: JsonMapping) -> None:
+    def _judge(self, asking: SourceRow, sample: JsonMapping) -> None:
         """Set what the scorer made of the reply, or why there is none."""
         if sample.get("error") is not None:
             asking.error, asking.failure_class = _failure(sample)
@@ -225,7 +225,7 @@ class _SampleReader:
         )
         asking.signals = _signals(sample, asking)
 
-    def _value(self, asking: Asking, score: JsonMapping) -> None:
+    def _value(self, asking: SourceRow, score: JsonMapping) -> None:
         value, reason = score.get("value"), score.get("reason")
         is_empty = not str(asking.answer or "").strip()
         if value in _RIGHT:
@@ -326,7 +326,7 @@ def _failure(sample: JsonMapping) -> tuple[str, str]:
     return without_keys(f"{kind}: {kept}" if kind else kept), failure_class
 
 
-def _signals(sample: JsonMapping, asking: Asking) -> JsonMapping:
+def _signals(sample: JsonMapping, asking: SourceRow) -> JsonMapping:
     """Return the figures of the tokens that spell the answer, where they were logged."""
     answer, text = str(asking.answer or ""), asking.raw_response
     content = _of(_first_choice(sample), "logprobs").get("content")

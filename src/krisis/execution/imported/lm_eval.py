@@ -11,12 +11,12 @@ from pathlib import Path
 
 from krisis.errors import InvalidFile, InvalidValue, MalformedReply, UnknownName
 from krisis.execution.imported.base import (
-    Asking,
     CannotTake,
     ConfidencePlace,
     ImportOptions,
     NotTaken,
     Reading,
+    SourceRow,
     as_number,
 )
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, read_object
@@ -37,7 +37,7 @@ def read_samples(path: Path, options: ImportOptions) -> Reading:
         )
     chosen = _chosen_filter(path, samples, options.filter)
     reader = _SampleReader(_metric(path, samples, options.judged_by), chosen, options)
-    askings = [
+    rows = [
         NotTaken(f"line {number}", "", found) if isinstance(found, str) else reader.asking(found)
         for number, found in lines
         if isinstance(found, str) or found.get("filter") == chosen
@@ -45,9 +45,7 @@ def read_samples(path: Path, options: ImportOptions) -> Reading:
     named = _FILE_NAME.fullmatch(path.name)
     model = _model(path, named["time"] if named else "")
     task = named["task"] if named else path.stem
-    return Reading(
-        askings, reader.taken_for(samples[0]), model, task, "lm-eval", _notes(samples[0])
-    )
+    return Reading(rows, reader.taken_for(samples[0]), model, task, "lm-eval", _notes(samples[0]))
 
 
 def _notes(sample: JsonMapping) -> list[str]:
@@ -136,11 +134,11 @@ class _SampleReader:
         }
         return {name: place for name, place in found.items() if place}
 
-    def asking(self, sample: JsonMapping) -> Asking | NotTaken:
+    def asking(self, sample: JsonMapping) -> SourceRow | NotTaken:
         """Return one sample; of repeats the answer that the filter kept."""
         name = sample["doc_id"]
         doc = sample.get("doc")
-        asking = Asking(
+        asking = SourceRow(
             place=f"doc {str(name)[:100]}",
             record_id=name,
             values=doc if isinstance(doc, dict) else {},
@@ -155,7 +153,7 @@ class _SampleReader:
             return NotTaken(asking.place, str(name)[:100], str(why))
         return asking
 
-    def _choose(self, asking: Asking, sample: JsonMapping, likelihoods: list[float]) -> None:
+    def _choose(self, asking: SourceRow, sample: JsonMapping, likelihoods: list[float]) -> None:
         if self.options.confidence:
             raise InvalidValue(
                 "--confidence does not go with options that have log-likelihoods: their share is "
@@ -185,7 +183,7 @@ class _SampleReader:
                 f"its {self.metric} is {stated}, which its likelihoods and its target contradict"
             )
 
-    def _read_text(self, asking: Asking, sample: JsonMapping) -> None:
+    def _read_text(self, asking: SourceRow, sample: JsonMapping) -> None:
         found = sample["filtered_resps"]
         answer = found[0] if isinstance(found, list) and len(found) == 1 else None
         if not isinstance(answer, str):

@@ -14,11 +14,11 @@ from pathlib import Path
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra, UnknownName
 from krisis.execution.imported.base import (
     LONGEST_TEXT,
-    Asking,
     CannotTake,
     ImportOptions,
     NotTaken,
     Reading,
+    SourceRow,
     as_number,
     as_truth,
     class_in,
@@ -90,7 +90,7 @@ def reading_of(lines: list[Line], path: Path, options: ImportOptions) -> Reading
             raise InvalidFile(f"{path}: {options.reader} has no answer in {options.prediction}")
         found.model = f"reader/{options.reader}"
         found.read = f"{len(lines):,} of {n_rows:,}"
-    found.askings = [_asking(line, options, signals) for line in lines]
+    found.rows = [_asking(line, options, signals) for line in lines]
     return found
 
 
@@ -111,7 +111,7 @@ def _was_read(line: Line, options: ImportOptions) -> bool:
     return bool(abstained) or (answer is not None and bool(str(answer).strip()))
 
 
-def _asking(line: Line, options: ImportOptions, signals: Sequence[str]) -> Asking | NotTaken:
+def _asking(line: Line, options: ImportOptions, signals: Sequence[str]) -> SourceRow | NotTaken:
     number, values = line
     place = f"line {number}"
     if isinstance(values, str):
@@ -119,7 +119,7 @@ def _asking(line: Line, options: ImportOptions, signals: Sequence[str]) -> Askin
     name = values.get(options.id) if options.id else f"row-{number}"
     try:
         failure = _failure(values, options.error)
-        return Asking(
+        return SourceRow(
             place=place,
             record_id=name,
             repeat=_repeat(values, options.repeat),

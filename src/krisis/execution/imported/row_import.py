@@ -1,4 +1,4 @@
-"""From askings to rows: every field checked, and a reason for each asking that cannot be one."""
+"""From the rows of a file to those of a run: each field checked, a reason for each left out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from krisis.answers import AnswerSet, kept_value
 from krisis.errors import InvalidValue
 from krisis.execution.imported.base import (
     LONGEST_TEXT,
-    Asking,
     CannotTake,
     ImportOptions,
     NotTaken,
+    SourceRow,
     as_number,
     as_truth,
 )
@@ -49,12 +49,12 @@ class Taken:
         return f"read {n:,} of {n + self.n_unread:,} cases; those that were not read are no rows"
 
 
-def take_all(askings: Iterable[Asking | NotTaken], options: ImportOptions) -> Taken:
+def take_all(found: Iterable[SourceRow | NotTaken], options: ImportOptions) -> Taken:
     """Make a row of every asking that can be one, in the order of repeats."""
     taken, taker = Taken(), _Taker(options)
     of_choices: dict[tuple[tuple[Label, str], ...], None] = {}
     deferred: list[bool] = []
-    for asking in sorted(askings, key=lambda one: getattr(one, "repeat", 0)):
+    for asking in sorted(found, key=lambda one: getattr(one, "repeat", 0)):
         if isinstance(asking, NotTaken):
             taken.not_taken.append(asking)
             continue
@@ -98,7 +98,7 @@ class Unread(Exception):
 
 
 class _Taker:
-    """Checks askings one by one, remembering which records it has seen."""
+    """Checks rows one by one, remembering which records it has seen."""
 
     def __init__(self, options: ImportOptions) -> None:
         self._options = options
@@ -111,7 +111,7 @@ class _Taker:
         self._truths: dict[str, tuple[Label, str]] = {}
         self._n_by_verdict = self._n_without_words = 0
 
-    def row(self, asking: Asking) -> EvaluationResult:
+    def row(self, asking: SourceRow) -> EvaluationResult:
         """Return the row of an asking."""
         name = _name(asking.record_id, "id")
         truth = _label(asking.truth, "right answer", LONGEST_TRUTH)
@@ -165,7 +165,9 @@ class _Taker:
         if self._truths.get(name, known) != known:
             raise CannotTake("an earlier asking of the same id has another right answer or patient")
 
-    def _outcome(self, asking: Asking, truth: Label) -> tuple[str | None, str, Label | None, bool]:
+    def _outcome(
+        self, asking: SourceRow, truth: Label
+    ) -> tuple[str | None, str, Label | None, bool]:
         """Return error, failure class, prediction and whether the model abstained."""
         if asking.error is not None:
             if asking.abstained:
@@ -194,7 +196,7 @@ class _Taker:
         self._n_allowed += 1
         return None, "", prediction, False
 
-    def _prediction(self, asking: Asking, truth: Label) -> Label:
+    def _prediction(self, asking: SourceRow, truth: Label) -> Label:
         if asking.is_right is None:
             answer = _label(asking.answer, "answer", LONGEST_ANSWER)
             if isinstance(canonical_label(truth), int) and _DECIMAL.fullmatch(str(answer)):
@@ -235,7 +237,7 @@ class _Taker:
             "list the answers with --answers"
         )
 
-    def abstains(self, answer: JsonValue, asking: Asking) -> bool:
+    def abstains(self, answer: JsonValue, asking: SourceRow) -> bool:
         """Say whether an answer is one that stands for abstaining, by itself or by its words."""
         if not self._tokens or not isinstance(answer, str | int):
             return False
@@ -243,7 +245,7 @@ class _Taker:
         words = (words for label, words in asking.choices if canonical_label(label) == said)
         return bool(self._tokens & {said, *map(canonical_label, words)})
 
-    def _confidence(self, asking: Asking) -> float | None:
+    def _confidence(self, asking: SourceRow) -> float | None:
         given, scale = asking.confidence, self._options.confidence_scale
         if given is None or (isinstance(given, str) and not given.strip()):
             return None
@@ -263,11 +265,11 @@ class _Taker:
             raise CannotTake(f"the confidence {str(given)[:40]} lies outside 0 to {scale or 1:g}")
         return confidence
 
-    def _cluster(self, asking: Asking) -> str:
+    def _cluster(self, asking: SourceRow) -> str:
         key = self._options.patient
         return _name(_value(asking.values, key), key) if key else ""
 
-    def _metadata(self, asking: Asking) -> JsonObject:
+    def _metadata(self, asking: SourceRow) -> JsonObject:
         options = self._options
         metadata: JsonObject = {key: _value(asking.values, key) for key in options.group}
         if options.should_defer:

@@ -14,7 +14,7 @@ from krisis import __version__
 from krisis.answers import AnswerSet
 from krisis.data.task import HEADLINE
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.execution.imported.base import Asking, ImportOptions, Reading
+from krisis.execution.imported.base import ImportOptions, Reading, SourceRow
 from krisis.execution.imported.inspect_log import read_inspect_log
 from krisis.execution.imported.lm_eval import read_samples
 from krisis.execution.imported.prediction_table import COLUMNS, read_frame, read_table
@@ -97,7 +97,7 @@ def _taken(
 ) -> ReadFile:
     for name in ("model", "task", "suite"):
         setattr(reading, name, getattr(options, name) or getattr(reading, name))
-    taken = take_all(reading.askings, options)
+    taken = take_all(reading.rows, options)
     if not taken.rows and not taken.not_taken:
         raise InvalidFile(f"{path}: none of {taken.n_unread} cases was read, so there is no row")
     if not taken.rows:
@@ -113,8 +113,8 @@ def _taken(
         taken_for=reading.taken_for,
         notes=(*reading.notes, *taken.notes),
         command=command,
-        n_expected=max(reading.n_expected, len(reading.askings)) - taken.n_unread,
-        n_read=len(reading.askings) - taken.n_unread,
+        n_expected=max(reading.n_expected, len(reading.rows)) - taken.n_unread,
+        n_read=len(reading.rows) - taken.n_unread,
         n_not_taken=len(taken.not_taken),
     )
     return ReadFile(path, reading, taken, imported, _task(reading, taken, options))
@@ -130,8 +130,8 @@ def _refuse_missing_confidence(reading: Reading, taken: Taken, options: ImportOp
     kind, colon, _ = options.confidence.partition(":")
     known = ""
     if colon and kind == "metadata":
-        askings = [one for one in reading.askings if isinstance(one, Asking)]
-        keys = sorted({str(key) for one in askings for key in one.values})
+        rows = [one for one in reading.rows if isinstance(one, SourceRow)]
+        keys = sorted({str(key) for one in rows for key in one.values})
         known = f" (the keys are {', '.join(keys)[:200] or 'none'})"
     raise InvalidValue(
         f"--confidence {options.confidence!r} was found in 0 of {len(answered):,} answered rows"
