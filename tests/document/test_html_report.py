@@ -16,7 +16,7 @@ from krisis.errors import InvalidFile
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.run import run_document
 from krisis.pages.shell import page as page_of
-from krisis.pages.wording import visible
+from krisis.pages.shell import visible
 from krisis.pages.worst import worst_rows
 from krisis.results.result import BenchmarkResult
 

@@ -310,12 +310,12 @@ def test_changed_rows_are_named_by_what_became_of_them() -> None:
         if rows
     }
     assert changes == {
-        "right → wrong": ["r1"],
-        "wrong → right": ["r2"],
-        "right → abstained": ["r6"],
-        "wrong → abstained": ["r3"],
-        "abstained → right": ["r4"],
-        "abstained → wrong": ["r5"],
+        ("right", "wrong"): ["r1"],
+        ("wrong", "right"): ["r2"],
+        ("right", "abstained"): ["r6"],
+        ("wrong", "abstained"): ["r3"],
+        ("abstained", "right"): ["r4"],
+        ("abstained", "wrong"): ["r5"],
     }
 
 
@@ -349,8 +349,8 @@ def test_repeated_askings_are_matched_one_by_one() -> None:
     assert matched is not None
     assert matched.n_compared == 4
     changes = comparison.pairs[0].changes
-    assert [row.record_id for row in changes["wrong → right"]] == ["r1"]
-    assert [row.record_id for row in changes["right → wrong"]] == ["r0"]
+    assert [row.record_id for row in changes["wrong", "right"]] == ["r1"]
+    assert [row.record_id for row in changes["right", "wrong"]] == ["r0"]
 
 
 def test_the_best_and_all_that_tie_with_it_are_one_set() -> None:

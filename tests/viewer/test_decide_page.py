@@ -7,7 +7,6 @@ import math
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,7 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Table
 from krisis.pages.certify import promise
-from krisis.pages.numbers import Estimate, share, threshold
-from krisis.pages.wording import percent_beside, threshold_beside
+from krisis.pages.numbers import Estimate, share, threshold, threshold_above
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.run_items import read_items
 
@@ -336,26 +334,12 @@ def test_the_seed_of_the_address_may_be_zero(site: Site) -> None:
     assert site.get("/runs/double/decide.json?wrong=30&seed=-1").status == 400
 
 
-SHARES = st.floats(0, 1).map(lambda x: x) | st.integers(0, 400).map(lambda k: k / 400)
-
-
-@given(SHARES, SHARES, st.floats(-1e-9, 1e-9))
-def test_a_shown_share_compares_to_its_limit_as_the_share_does(
-    share: float, limit: float, near: float
-) -> None:
-    for value in (share, min(1.0, max(0.0, limit + near))):
-        shown = Decimal(percent_beside(value, limit).removesuffix(" %")) / 100
-        exact, bound = Decimal(repr(value)), Decimal(repr(limit))
-        assert (shown < bound, shown > bound) == (exact < bound, exact > bound)
-        assert abs(shown - exact) <= Decimal("0.0005")
-
-
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=30, unique=True), st.integers(0, 28))
 def test_a_shown_threshold_accepts_the_same_answers(scores: list[float], k: int) -> None:
     ranked = np.sort(scores)[::-1]
     place = k % ranked.size
     below = float(ranked[place + 1]) if place + 1 < ranked.size else -math.inf
-    shown = float(threshold_beside(float(ranked[place]), below))
+    shown = float(threshold_above(float(ranked[place]), below))
     assert ((ranked >= shown) == (ranked >= ranked[place])).all()
 
 

@@ -15,30 +15,27 @@ import numpy as np
 from krisis.data.base import (
     BaseDataSuite,
     CostTable,
-    FeatureSet,
     Label,
     PatientRecord,
     SuiteConfig,
+    options_from,
 )
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 
 P = TypeVar("P")
 
 
-def price_of(deferral: JsonMapping | None, default: float) -> float:
-    """Return the price of deferring that ``{"risk": …}`` asks for, or refuse it."""
-    given: object = {} if deferral is None else deferral
-    if not isinstance(given, Mapping):
-        raise InvalidValue(f"deferral must be a mapping such as {{risk: 0.1}}, not {given!r}")
-    for name in given:
-        if name != "risk":
-            raise UnknownName.among("field of deferral", str(name), ["risk"])
-    price = given.get("risk", default)
-    number = isinstance(price, int | float) and not isinstance(price, bool)
-    if not number or not 0.0 < price < 1.0:
-        raise InvalidValue(f"the deferral risk must lie between 0 and 1, not {price!r}")
-    return float(price)
+@dataclass(frozen=True, slots=True)
+class DeferralPrice:
+    """What ``deferral`` may state: the price of a deferral relative to a wrong answer."""
+
+    risk: float | None = None
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.risk, int | float) and not isinstance(self.risk, bool)
+        if self.risk is not None and not (number and 0.0 < self.risk < 1.0):
+            raise InvalidValue(f"the deferral risk must lie between 0 and 1, not {self.risk!r}")
 
 
 def equal_costs(answers: Iterable[Label], price: float) -> CostTable:
@@ -107,17 +104,9 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
         self, config: SuiteConfig | None = None, *, deferral: JsonMapping | None = None
     ) -> None:
         super().__init__(config)
-        if self.config.features is not FeatureSet.REDUCED:
-            raise InvalidValue(
-                f"features={self.config.features.value!r} is no choice of the suite {self.name!r}, "
-                "whose tasks say what is shown; leave it out"
-            )
-        if self.config.has_chosen_n_synthetic and self.config.n_synthetic:
-            raise InvalidValue(
-                f"n_synthetic={self.config.n_synthetic} asks for synthetic patients, and the suite "
-                f"{self.name!r} has the people of {self.source_name} only; leave it out"
-            )
-        self.price = price_of(deferral, self.prices[self.config.task])
+        self._refuse_choices(source=self.source_name)
+        stated = options_from(DeferralPrice, deferral, "deferral").risk
+        self.price = float(self.prices[self.config.task] if stated is None else stated)
 
     @abstractmethod
     def people(self) -> Sequence[P]:

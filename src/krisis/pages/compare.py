@@ -187,11 +187,13 @@ def case_sentences(pair: Pair) -> list[str]:
             _answered_alone(pair.left, left, pair.right, right),
         ]
     better, worse = right.correct & ~left.correct & both, left.correct & ~right.correct & both
-    found.append(
+    shared = (
         f"Both answer {count(int(both.sum()))} cases: {pair.right} alone is right in "
         f"{count(int(better.sum()))}, {pair.left} alone in {count(int(worse.sum()))}."
     )
-    return found
+    # Where both answer the same cases, who is right there is the finding.
+    same_cases = np.array_equal(left.answered, right.answered)
+    return [shared, *found] if same_cases else [*found, shared]
 
 
 def _answered_alone(name: str, table: Cases, other: str, others: Cases) -> str:
@@ -240,13 +242,12 @@ def _outcomes(pair: Pair, place: int) -> Table:
 def _changes_section(pair: Pair, place: int, ids: ShownIds) -> list[Section]:
     rows: list[list[Cell]] = []
     cases = {}
-    for change, found in pair.changes.items():
+    for (before, after), found in pair.changes.items():
         if found:
-            before, after = change.split(" → ")
             cases[len(rows), 1] = PairCases(pair=place, left=before, right=after)
             more = ", …" if len(found) > N_IDS_SHOWN else ""
             named = ", ".join(ids.record(row.record_id) for row in found[:N_IDS_SHOWN])
-            rows.append([change, len(found), f"{named}{more}"])
+            rows.append([f"{before} → {after}", len(found), f"{named}{more}"])
     columns = (Column("name", "change"), Column("count", "cases"), Column("name", "most confident"))
     parts = [Table(columns=columns, rows=rows, cases=cases)]
     return [Section(key="changes", title="What changed", parts=parts)] if rows else []

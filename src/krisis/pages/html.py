@@ -31,7 +31,7 @@ from krisis.pages.document import (
     VerdictLine,
 )
 from krisis.pages.figure import Figure
-from krisis.pages.numbers import Estimate, count, level, of_a_chart, share
+from krisis.pages.numbers import Estimate, count, level, share, stored
 from krisis.pages.strip import Strip
 
 # The cases behind a number, or a chart as a file, → its address (`krisis.pages.cases`).
@@ -101,8 +101,13 @@ def verdict_html(verdict: Verdict) -> str:
 def _verdict_line(line: VerdictLine) -> str:
     name = (line.answer or "figure").replace(" ", "-")
     answer = f'<dd class="reply">{escaped(line.answer)}</dd>' if line.answer else ""
-    body = f"<dt>{escaped(line.question)}</dt>{answer}<dd>{escaped(line.sentence())}</dd>"
+    body = f"<dt>{escaped(line.question)}</dt>{answer}<dd>{_tied(line.sentence())}</dd>"
     return f'<div class="verdict-line is-{name}">{body}</div>'
+
+
+def _tied(text: str) -> str:
+    """Return words in which a figure and its per cent sign stay on one line."""
+    return escaped(text).replace(" %", "\u00a0%")
 
 
 def _section(section: Section, cases: CaseAddress | None) -> str:
@@ -189,7 +194,7 @@ def _chart_numbers(figure: Figure, cases: CaseAddress | None) -> str:
 
     def cell(row: JsonMapping, column: str) -> str:
         place = _behind(figure, row, column, cases)
-        return f"<td>{_linked(of_a_chart(row.get(column)), place)}</td>"
+        return f"<td>{_linked(stored(row.get(column)), place)}</td>"
 
     names = list(dict.fromkeys(name for row in figure.table for name in row))
     head = "".join(f'<th scope="col">{escaped(name.replace("_", " "))}</th>' for name in names)
@@ -217,12 +222,12 @@ def table_html(table: Table, cases: CaseAddress | None = None) -> str:
         [_table_cell(table, at, place, text, cases) for place, text in enumerate(row)]
         for at, row in enumerate(table.written())
     ]
-    dense = len(head) > MOST_COLUMNS
-    if dense and len(lines) <= MOST_TURNED:
+    kind = "dense" if len(head) > MOST_COLUMNS else ""
+    if kind and len(lines) <= MOST_TURNED:
         first, *names = (list(column) for column in zip(head, *lines, strict=True))
         head = [first[0], *(one.replace('scope="row"', 'scope="col"') for one in first[1:])]
         lines = [[one.replace('scope="col"', 'scope="row"'), *rest] for one, *rest in names]
-        dense = False
+        kind = "turned"
     note = ""
     if table.compared is not None:
         head.append('<th scope="col"><span class="visually-hidden">Drawing</span></th>')
@@ -235,11 +240,11 @@ def table_html(table: Table, cases: CaseAddress | None = None) -> str:
     note += _note(table.note) if table.note else ""
     caption = f"<caption>{escaped(table.title)}</caption>" if table.title else ""
     rows = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
-    kind = ' class="dense"' if dense else ""
+    named = f' class="{kind}"' if kind else ""
     body = f"<thead><tr>{''.join(head)}</tr></thead><tbody>{rows}</tbody>"
     label = escaped(table.title or table.columns[0].heading)
     frame = f'<div class="table-frame" tabindex="0" role="group" aria-label="{label}">'
-    return f"{frame}<table{kind}>{caption}{body}</table></div>{note}"
+    return f"{frame}<table{named}>{caption}{body}</table></div>{note}"
 
 
 def _table_cell(table: Table, at: int, place: int, text: str, cases: CaseAddress | None) -> str:

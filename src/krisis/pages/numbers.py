@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
 
 from krisis.statistics.intervals import Interval
 
@@ -133,6 +134,20 @@ def threshold(value: float) -> str:
     return f"{rounded:.{_DECIMALS_OF_A_THRESHOLD}f}"
 
 
+def threshold_above(threshold: float, below: float) -> str:
+    """Write a threshold in as few digits as accept the same answers; ``below`` is the next score.
+
+    >>> threshold_above(0.87123, 0.85), threshold_above(0.8712, 0.871), threshold_above(0.9, 0.8)
+    ('0.87', '0.8712', '0.90')
+    """
+    exact = Decimal(repr(threshold))
+    for n_decimals in range(2, 20):
+        shown = exact.quantize(Decimal(1).scaleb(-n_decimals), rounding=ROUND_FLOOR)
+        if below < float(shown) <= threshold:
+            return f"{shown:f}"
+    return repr(threshold)
+
+
 def p_value(p: float) -> str:
     """Write a p-value to two significant digits.
 
@@ -144,23 +159,6 @@ def p_value(p: float) -> str:
     if p < 0.001:
         return "< 0.001"
     return f"{p:.2f}" if p >= 0.095 else f"{p:.3f}"
-
-
-def of_a_chart(value: object) -> str:
-    """Write a number as the table under a chart shows it.
-
-    >>> of_a_chart(0.5), of_a_chart(12345), of_a_chart(None), of_a_chart(math.nan)
-    ('0.5000', '12,345', '–', '–')
-    """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return count(value)
-    if isinstance(value, float):
-        return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
-    return str(value)
 
 
 def p_sentence(p: float) -> str:

@@ -23,7 +23,7 @@ from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, read_object
 from krisis.metrics.base import EvaluationResult
 from krisis.outcomes import EVALUATED, NO_ANSWER_CLASSES, WORDS
-from krisis.pages.document import Cell, Column, Document, Facts, Section, Table
+from krisis.pages.document import Cell, Column, Document, Facts, Section, Sentences, Table
 from krisis.pages.numbers import Estimate, count, share, stored
 from krisis.pages.run import execution_facts, flat_facts, run_document
 from krisis.results.artefacts import kind_of
@@ -271,15 +271,15 @@ def sheet_document(sheet: Sheet) -> Document:
     )
     return Document(
         title=f"Reporting sheet: {sheet.title}",
-        lead=[
-            *shown.lead,
-            f"{len(sheet.items)} items: {counted}.",
-            DISCLAIMER,
-            f"Guideline: {GUIDELINE}.",
-        ],
+        lead=shown.lead,
         urgent=shown.urgent,
         verdict=shown.verdict,
         sections=[
+            Section(
+                key="about",
+                title=f"{len(sheet.items)} items: {counted}",
+                parts=[Sentences([DISCLAIMER, f"Guideline: {GUIDELINE}."])],
+            ),
             *_item_sections(sheet),
             Section(key="flow", title="Flow of records", parts=[_flow_table(sheet)]),
             Section(key="facts", title="What the run says", parts=[facts]),

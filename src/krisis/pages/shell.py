@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import unicodedata
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from krisis import __version__
-from krisis.display import spelled_out
+from krisis.display import HIDDEN, spelled_out
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
-from krisis.metrics.explanations import method_lines, reason_words
-from krisis.pages import palette, wording
+from krisis.pages import palette
 from krisis.pages.document import Document
-from krisis.pages.html import chart_html, contents_html, opening_html, sections_html, table_html
-from krisis.statistics.intervals import level_name
+from krisis.pages.html import contents_html, opening_html, sections_html
+from krisis.pages.numbers import Estimate, level, share, stored
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 
 @cache
@@ -48,11 +53,32 @@ def environment(*packages: str) -> JsonValue:
         undefined=jinja2.StrictUndefined,
         finalize=_nothing_hidden,
     )
-    built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
-    built.filters.update(beside=wording.percent_beside, reason=reason_words, methods=method_lines)
-    built.filters.update(chart=chart_html, table=table_html)
-    built.filters.update(level=lambda level: level_name([level]))
+    built.filters.update(visible=visible, number=stored, share=_share, level=level)
     return built
+
+
+def _share(
+    value: float, interval: Mapping[str, float] | None = None, bound: float | None = None
+) -> str:
+    """Write a share, with the ends of its interval where a page has them."""
+    ends = {name: interval[name] for name in ("low", "high")} if interval else {}
+    return share(Estimate(value, bound=bound, **ends))
+
+
+def visible(text: object) -> Markup:
+    """Return text as escaped HTML in which hidden characters show as their code points."""
+    from markupsafe import Markup, escape
+
+    raw = str(text)
+    pieces: list[Markup] = []
+    end = 0
+    for match in HIDDEN.finditer(raw):
+        name = unicodedata.name(match.group(), "control character").lower()
+        code = f"{ord(match.group()):04X}"
+        mark = Markup('<span class="hidden-character" title="{}">U+{}</span>').format(name, code)
+        pieces += [escape(raw[end : match.start()]), mark]
+        end = match.end()
+    return Markup("").join([*pieces, escape(raw[end:])])
 
 
 def _nothing_hidden(value: JsonValue) -> JsonValue:

@@ -16,7 +16,7 @@ opened for writing. What a page or a command needs::
         run.case(position)                 # CaseOf: ids, metadata, features and context of a row
         run.text(number)                   # a prompt, reply or context by its number in ``rows``
         run.damaged_positions()            # rows that cannot be believed, by their checksums
-        run.baseline_names()               # baselines whose answers are kept: `baseline_rows`
+        run.baseline_names()               # baselines whose answers are kept
         run.not_taken(), run.ledger()      # rows an import left out; decisions taken on the run
         run.contents()                     # RunContents: everything that a resume or a score needs
         run.rows_hash                      # tells two states of a run apart
@@ -390,28 +390,6 @@ class RunFile:
         """Return the baselines whose answers are kept, in the order of the suite."""
         found = self._fetched("SELECT name FROM baselines GROUP BY name ORDER BY min(id)")
         return [str(name) for (name,) in found]
-
-    def baseline_rows(
-        self, name: str, rows: Mapping[str, EvaluationResult]
-    ) -> list[EvaluationResult]:
-        """Return what a baseline answered to the cases of these rows, which are by record."""
-        asked = {line[0]: rows.get(str(line[1])) for line in self._lines("cases")}
-        found = []
-        for _, who, case, prediction, abstained, confidence, _ in self._lines("baselines"):
-            row = asked.get(case)
-            if who == name and row is not None and not isinstance(prediction, bytes):
-                found.append(
-                    EvaluationResult(
-                        prediction,  # type: ignore[arg-type]
-                        row.ground_truth,
-                        bool(abstained),
-                        confidence if isinstance(confidence, float) else None,
-                        metadata=row.metadata,
-                        record_id=row.record_id,
-                        cluster_id=row.cluster_id,
-                    )
-                )
-        return found
 
     def baseline_answers(self, cases: Sequence[int]) -> dict[int, dict[str, Value]]:
         """Return the answers of the baselines to some cases; who gave none is absent."""

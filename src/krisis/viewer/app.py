@@ -14,7 +14,6 @@ from urllib.parse import parse_qs, parse_qsl, quote, urlencode
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
 from krisis.json_values import JsonMapping, dumps
-from krisis.pages import numbers
 from krisis.pages import shell as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
@@ -218,9 +217,7 @@ def _with_save(scope: Any) -> str:
 
 @cache
 def _templates() -> Any:
-    found = shared.environment("krisis.viewer")
-    found.filters["number"] = numbers.stored
-    return found
+    return shared.environment("krisis.viewer")
 
 
 def _error(scope: Any, status: int, sentence: str, near: Sequence[str] = ()) -> Any:

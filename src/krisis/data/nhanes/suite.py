@@ -15,8 +15,10 @@ from krisis.data.base import (
     Task,
 )
 from krisis.data.nhanes.survey import (
+    FILE,
     LICENCE,
     OLDEST_STATED_AGE_YEARS,
+    SHA256,
     SOURCE,
     SURVEY,
     TERMS,
@@ -54,7 +56,7 @@ class SurveySuite(RealPeopleSuite[Person]):
 
     def people(self) -> Sequence[Person]:
         """Return the adults of the survey."""
-        return read_survey().adults
+        return read_survey()
 
     def record(self, person: Person) -> PatientRecord:
         """Return the case of a person."""
@@ -64,13 +66,12 @@ class SurveySuite(RealPeopleSuite[Person]):
 
     def provenance(self) -> JsonObject:
         """Return the public-use files and the hash of the table."""
-        survey = read_survey()
         return {
             "source": SOURCE,
             "licence": LICENCE,
-            "file": survey.file,
-            "sha256": survey.sha256,
-            "n_adults": len(survey.adults),
+            "file": FILE,
+            "sha256": SHA256,
+            "n_adults": len(read_survey()),
         }
 
     def account(self) -> str:

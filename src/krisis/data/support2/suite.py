@@ -18,6 +18,7 @@ from krisis.data.base import (
     PatientRecord,
     SuiteConfig,
     Task,
+    age_band,
 )
 from krisis.data.real_people import (
     Parts,
@@ -32,7 +33,7 @@ TERMS = (
     "SUPPORT2 is licensed CC BY 4.0: name its source. Make no attempt to learn who anybody is. For "
     "evaluation, never for the care of a patient"
 )
-_AGE_BANDS = ((45, "18–44"), (65, "45–64"), (75, "65–74"), (200, "75+"))
+_AGE_BANDS = (18, 45, 65, 75)
 _GROUPS = {name: name for name in ("disease", "sex", "age_band", "race")}
 _SETTING = (
     "Seriously ill adults in five teaching hospitals in the USA, 1989 to 1994; the findings are "
@@ -168,7 +169,7 @@ class Support2Suite(RealPeopleSuite[Patient]):
             "source": "SUPPORT2",
             "disease": person.disease,
             "sex": person.cells["sex"],
-            "age_band": next(name for limit, name in _AGE_BANDS if age < limit),
+            "age_band": age_band(age, _AGE_BANDS),
             "race": person.cells["race"] or "not stated",
         }
         shown = {name: _finding(person, name) for name in FINDINGS}

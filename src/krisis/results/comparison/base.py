@@ -139,7 +139,7 @@ class Pair(ShortRepr):
     left: str
     right: str
     deltas: Mapping[str, MetricDelta]
-    changes: Mapping[str, Sequence[ChangedRow]] = field(default_factory=dict)
+    changes: Mapping[tuple[str, str], Sequence[ChangedRow]] = field(default_factory=dict)
     matched: MatchedRuns | None = None
     missing: Sequence[MissingCases] = ()
 
@@ -356,6 +356,7 @@ def _pair_dict(pair: Pair, level: float, where: Where | None) -> JsonObject:
         "deltas": {label: delta.to_dict(level) for label, delta in pair.deltas.items()},
         "where": where.to_dict() if where else None,
         "changes": {
-            change: [row.to_dict() for row in rows] for change, rows in pair.changes.items()
+            " → ".join(change): [row.to_dict() for row in rows]
+            for change, rows in pair.changes.items()
         },
     }

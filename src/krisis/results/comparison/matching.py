@@ -177,9 +177,11 @@ class ChangedRow:
         return asdict(self)
 
 
-def changed_rows(matched: MatchedRuns, left: str, right: str) -> dict[str, list[ChangedRow]]:
+def changed_rows(
+    matched: MatchedRuns, left: str, right: str
+) -> dict[tuple[str, str], list[ChangedRow]]:
     """Return the matched rows of each kind of change, those of the surest new answer first."""
-    found: dict[str, list[ChangedRow]] = {f"{a} → {b}": [] for a, b in CHANGES}
+    found: dict[tuple[str, str], list[ChangedRow]] = {change: [] for change in CHANGES}
     sides = (left, right)
     codes = [verdicts(matched.rows[name].table) for name in sides]
     places = np.flatnonzero(codes[0] != codes[1])
@@ -187,8 +189,8 @@ def changed_rows(matched: MatchedRuns, left: str, right: str) -> dict[str, list[
     positions = (np.array(matched.positions[name])[places].tolist() for name in sides)
     rows = (matched.rows[name].taken(places) for name in sides)
     for a, b, i, j, before, after in zip(*kinds, *positions, *rows, strict=True):
-        change = f"{OUTCOMES[a]} → {OUTCOMES[b]}"
-        found[change].append(_changed(change, (i, before), (j, after)))
+        change = OUTCOMES[a], OUTCOMES[b]
+        found[change].append(_changed(" → ".join(change), (i, before), (j, after)))
     for changed in found.values():
         changed.sort(key=lambda row: (-(row.right_confidence or 0.0), row.right_position))
     return found

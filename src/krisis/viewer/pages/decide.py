@@ -37,9 +37,8 @@ from krisis.pages.charts.curves import not_drawable
 from krisis.pages.document import Cell, Column
 from krisis.pages.document import Table as PageTable
 from krisis.pages.html import table_html, verdict_html
-from krisis.pages.numbers import Estimate
+from krisis.pages.numbers import Estimate, threshold_above
 from krisis.pages.verdict import threshold_verdict
-from krisis.pages.wording import threshold_beside
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result
 from krisis.task_facts import TaskFacts
@@ -312,7 +311,7 @@ def _facts(part: Part, question: Question) -> JsonObject:
 def _point(
     desk: Desk, threshold: float | None, answered: BoolArray, question: Question
 ) -> JsonObject:
-    shown = None if threshold is None else threshold_beside(threshold, desk.below(threshold))
+    shown = None if threshold is None else threshold_above(threshold, desk.below(threshold))
     found = _facts(desk.part(answered), question)
     return {"threshold": threshold, "threshold_shown": shown, **found}
 
@@ -324,7 +323,7 @@ def _naive(desk: Desk, threshold: float | None) -> JsonObject | None:
     kept = desk.accepts(threshold)
     return {
         "threshold": threshold,
-        "threshold_shown": threshold_beside(threshold, desk.below(threshold)),
+        "threshold_shown": threshold_above(threshold, desk.below(threshold)),
         "n_kept": int(kept.sum()),
         "n_wrong": int((desk.wrong & kept).sum()),
     }
