@@ -83,13 +83,19 @@ class UnknownName(UserError):
         unknown metric 'acc'; did you mean 'accuracy'? Known: accuracy, aurc.
         """
         names = sorted(known)
-        # People shorten names: acc is the beginning of accuracy, though aurc has more such letters.
-        near = sorted((one for one in names if name and one.startswith(name)), key=len)
-        near = near or [one for one in names if _ALSO_CALLED.get(name.lower()) == one]
-        near = near or [one for one in names if _initials(one) == name.lower()]
-        near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        suggestion = f"; did you mean {near[0]!r}?" if near else "."
-        return cls(f"unknown {kind} {name!r}{suggestion} Known: {', '.join(names) or 'none'}.")
+        listed = ", ".join(names) or "none"
+        return cls(f"unknown {kind} {name!r}{suggestion(name, names)} Known: {listed}.")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown name: the nearest known one, or a full stop."""
+    names = sorted(known)
+    # People shorten names: acc is the beginning of accuracy, though aurc has more such letters.
+    near = sorted((one for one in names if name and one.startswith(name)), key=len)
+    near = near or [one for one in names if _ALSO_CALLED.get(name.lower()) == one]
+    near = near or [one for one in names if _initials(one) == name.lower()]
+    near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else "."
 
 
 def install_command(extra: str) -> str:

@@ -59,7 +59,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     # What `krisis data NAME` does: functions that the suites bring along.
     "commands": {
-        "ckd": "krisis.data.ckd.commands:write",
+        "ckd": "krisis.data.ckd.uci:write",
         "phq8": "krisis.data.phq8.commands:write",
         "check-interviews": "krisis.data.phq8.commands:check",
     },

@@ -14,6 +14,20 @@ Loss = Literal["error", "abs", "abs_norm"]
 LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
 
 
+def _as_floats(holder: object, *names: str) -> None:
+    """Write numbers as a file gives them back, also inside of tuples and mappings."""
+    for name in names:
+        object.__setattr__(holder, name, _as_float(getattr(holder, name)))
+
+
+def _as_float(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _as_float(one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return tuple(map(_as_float, value))
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 @dataclass(frozen=True, slots=True)
 class SecondUnit:
     """Another unit that a feature is also reported in: number · ``factor`` + ``offset``.
@@ -33,6 +47,7 @@ class SecondUnit:
                 f"the factor to the unit {self.unit!r} must be a number other than 0 and its "
                 f"offset a number, not {self.factor!r} and {self.offset!r}"
             )
+        _as_floats(self, "factor", "offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,9 @@ class TotalScale:
     cut_off: float
     bands: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        _as_floats(self, "cut_off", "bands")
+
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
@@ -95,6 +113,9 @@ class CostTable:
     needless_deferral: float = 0.0
     unit: str = "points"
     note: str = ""
+
+    def __post_init__(self) -> None:
+        _as_floats(self, "costs", "defer", "needless_deferral")
 
     @classmethod
     def by_distance(

@@ -166,6 +166,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
     assert (
         "no suite, backend or metric is called 'acuracy'; did you mean 'accuracy'?" in done.stderr
     )
+    assert "did you mean 'accuracy'?" in krisis("info", "acc", cwd=tmp_path).stderr
     mixed = krisis("info", "accuracy", "--task", "staging", cwd=tmp_path)
     assert "--task is for suites, and accuracy is a metric" in mixed.stderr
     assert krisis("info", "--task", "staging", cwd=tmp_path).returncode == 2

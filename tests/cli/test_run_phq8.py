@@ -138,7 +138,7 @@ def test_the_notice_is_printed_for_a_users_interviews(tmp_path: Path, krisis: Kr
         (["--task", "staging"], "unknown task of the suite 'phq8': 'staging'. Known: phq8"),
         (
             ["--suite-option", "retrieval=word2vec", "--mode", "few_shot"],
-            "retrieval must be a mapping such as {n_references: 3}, not 'word2vec'",
+            "retrieval must be a mapping of n_references or min_similarity, not 'word2vec'",
         ),
     ],
 )

@@ -32,6 +32,8 @@ def refused(*words: str) -> str:
 def test_a_table_is_no_suite(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     assert f"type: krisis init {tmp_path / 'x.csv'}" in refused("run", str(tmp_path / "x.csv"))
+    missing = CliRunner().invoke(app, ["run", str(tmp_path / "y.csv")])
+    assert str(missing.exception).endswith("y.csv does not exist")
 
 
 def test_a_report_of_two_runs_names_both_cures() -> None:

@@ -674,7 +674,7 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, options: list[object], said: 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"confidence": None}, "is null"),
+        ({"confidence": None}, "no answer has the signal stated_confidence"),
         ({"abstained": True, "prediction": None}, "answered none of the 300 rows"),
         ({"error": "no answer"}, "300 of 300 cases (100 %) were not evaluated"),
         ({"error": "cut off", "failure_class": "malformed_reply"}, "answered none of the 300"),

@@ -18,10 +18,11 @@ from benchmarks.decide import CELLS, simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from tests.documents import line_of, said
+from tests.documents import line_of, said, values
 from tests.invented_runs import TASK, invented_rows, result_of
 from typer.testing import CliRunner
 
+import krisis
 from krisis.cli.app import app
 from krisis.data.base import SuiteConfig
 from krisis.decisions.costs import CostTable, cost_file_text, costs_from, costs_of_run, read_costs
@@ -537,3 +538,14 @@ def test_the_cross_fitted_cost_is_within_two_per_cent_of_the_truth(
     assert cell.in_sample < 0.99 * cell.truth
     assert min(cell.covers_all, cell.covers_fixed) > 0.93
     assert cell.covers_fitted > 0.90
+
+
+def test_a_report_is_priced_at_the_prevalence_asked_for(tmp_path: Path) -> None:
+    columns = {"y": [0, 1] * 50, "p": [0, 1, 0, 0] * 25, "c": [0.9, 0.8, 0.7, 0.6] * 25}
+    run = krisis.score(columns, truth="y", prediction="p", confidence="c", answers=[0, 1])
+    costs = tmp_path / "costs.yaml"
+    costs.write_text("costs: {0: {1: 1}, 1: {0: 9}}\ndefer: 0.5\n", encoding="utf-8")
+    moved = krisis.decide(run, cost=costs, prevalence=0.1)
+    assert moved != krisis.decide(run, cost=costs)
+    asked_for = krisis.report(run, tmp_path / "a.html", cost=str(costs), prevalence=0.1)
+    assert {policy.cost for policy in moved.policies} <= set(values(asked_for.document))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tests.invented_runs import edit_run
 
 from krisis import Benchmark, SuiteConfig, registry
@@ -12,6 +13,7 @@ from krisis.data.ckd.suite import CKDSuite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics.base import Rows
 from krisis.metrics.scoring import metrics_from_names
 from krisis.pages.document import Table
 from krisis.pages.verdict import verdict_of
@@ -44,7 +46,8 @@ def test_they_follow_the_limit_of_a_run_and_survive_its_file(tmp_path):
     document = BenchmarkResult.load(path).document()
     shown = document.section("baselines").parts[0]
     assert isinstance(shown, Table)
-    assert [cells[0] for cells in shown.rows] == ["this run", *result.baselines]
+    others = [name for name in result.baselines if name != "always-answer"]  # the run itself
+    assert [cells[0] for cells in shown.rows] == ["this run", *others]
     rescored = result.scored(metrics_from_names(["brier_score"]), BootstrapOptions())
     assert "baselines" in {one.key for one in rescored.document().sections}
     unknown = result.scored(metrics_from_names(["mean_absolute_error"]), BootstrapOptions())
@@ -83,6 +86,12 @@ def test_the_answers_of_baselines_are_kept_in_the_run_and_the_verdict_with_them(
             (r.record_id, r.prediction, r.ground_truth, r.abstained, r.confidence) for r in kept
         ] == [(r.record_id, r.prediction, r.ground_truth, r.abstained, r.confidence) for r in rows]
     assert again.baseline_rows.get("nobody") is None
+    for name, kept in again.baseline_rows.items():
+        ours, built = kept.table, Rows(list(kept), kept.answers).table
+        assert ours.record_ids == built.record_ids
+        for column in ("truth", "prediction", "abstained", "confidence", "should_abstain"):
+            np.testing.assert_array_equal(getattr(ours, column), getattr(built, column), name)
+        assert kept.columns.signal_names() == []
     assert verdict_of(again).to_dict() == verdict_of(result).to_dict()
     assert verdict_of(again).line("deferral").compared  # the guideline among them
     beside = own_baselines(path)

@@ -12,7 +12,7 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
-from krisis.data.record_numbers import look_like_record_numbers
+from krisis.data.table.check import look_like_record_numbers
 from krisis.json_values import dumps
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows

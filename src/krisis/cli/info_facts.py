@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import re
@@ -15,7 +14,7 @@ from krisis.backends.provider import ProviderBackend, is_installed
 from krisis.cli.run_options import flag_of
 from krisis.data.base import BaseDataSuite, Task
 from krisis.data.instructions import abstention_text
-from krisis.errors import InvalidValue, MissingExtra, PlugInFault, UnknownName
+from krisis.errors import InvalidValue, MissingExtra, PlugInFault, UnknownName, suggestion
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import RunConfig, checked_config
 from krisis.json_values import JsonObject, JsonValue, plain
@@ -75,9 +74,7 @@ def _unknown(name: str, known: list[str]) -> UnknownName:
     for suite in registry.names("suites"):
         if name in registry.find("suites", suite).tasks:
             return UnknownName(f"{missing}; for the task, type: krisis info {suite} --task {name}")
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    return UnknownName(f"{missing}{hint} To see them, type: krisis info")
+    return UnknownName(f"{missing}{suggestion(name, known)} To see them, type: krisis info")
 
 
 def listed_names() -> JsonObject:

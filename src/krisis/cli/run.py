@@ -11,7 +11,7 @@ from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.help import command, new_app
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.sweep import start
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.assembly import dry_run_text, suite_of
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
 from krisis.execution.grid import AXES, plan_of
@@ -90,8 +90,10 @@ def run(
 
 def _refuse_table(suite: str | None) -> None:
     """Say how a table becomes a suite, where one is named in place of it."""
-    if suite is None or Path(suite).suffix.lower() not in _TABLES or not Path(suite).is_file():
+    if suite is None or Path(suite).suffix.lower() not in _TABLES:
         return
+    if not Path(suite).is_file():
+        raise InvalidFile(f"{suite} does not exist")
     file = Path(suite).with_suffix(".yaml")
     raise InvalidValue(
         f"{suite} is a table, and a suite says what is asked about it; type: krisis init {suite}, "

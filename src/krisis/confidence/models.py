@@ -6,8 +6,9 @@ import math
 from typing import Annotated, Literal
 
 import numpy as np
+import scipy
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from scipy import optimize, special
+from scipy import special
 
 from krisis.errors import InvalidValue
 from krisis.metrics.calibration import confidence_bin
@@ -46,7 +47,7 @@ class TemperatureScalingCalibrator(_Model):
         def loss(temperature: float) -> float:
             return compute_binary_nll(special.expit(logits / temperature), target)
 
-        best = optimize.minimize_scalar(loss, bounds=_TEMPERATURES, method="bounded")
+        best = scipy.optimize.minimize_scalar(loss, bounds=_TEMPERATURES, method="bounded")
         # The search stops short of its bounds; a loss that still falls there belongs to the bound.
         chosen = min((*_TEMPERATURES, float(best.x)), key=lambda t: round(loss(t), 12))
         return cls(temperature=chosen)
@@ -105,7 +106,7 @@ class LogisticCalibrator(_Weighted):
             return float(value + 0.5 * (penalty * weights) @ weights), slope
 
         start = np.zeros(design.shape[1])
-        best = optimize.minimize(
+        best = scipy.optimize.minimize(
             loss, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-9, "ftol": 1e-15}
         )
         return cls(
@@ -185,7 +186,7 @@ class IsotonicCalibrator(_Model):
         weight = np.bincount(group).astype(np.float64)
         mean = np.bincount(group, target) / weight
         increasing = bool(np.cov(group, target)[0, 1] >= 0) if len(group) > 1 else True
-        fitted = optimize.isotonic_regression(mean, weights=weight, increasing=increasing).x
+        fitted = scipy.optimize.isotonic_regression(mean, weights=weight, increasing=increasing).x
         return cls(
             increasing=increasing,
             inputs=inputs.tolist(),

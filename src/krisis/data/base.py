@@ -44,15 +44,18 @@ __all__ = [
     "SuiteConfig",
     "Task",
     "TotalScale",
+    "age_band",
     "content_hash",
     "content_id",
     "first_records",
     "member_of",
+    "options_from",
     "records_hash",
 ]
 
 
 Choice = TypeVar("Choice", bound=StrEnum)
+Options = TypeVar("Options")
 
 
 class FeatureSet(StrEnum):
@@ -126,6 +129,29 @@ def member_of(kind: type[Choice], value: object, what: str) -> Choice:
         raise UnknownName.among(what, str(value), [member.value for member in kind]) from None
 
 
+def options_from(kind: type[Options], given: object, what: str) -> Options:
+    """Return options as a program gives them, or by their names as a configuration file does."""
+    if given is None or isinstance(given, kind):
+        return given or kind()
+    names = [str(name) for name in vars(kind)["__dataclass_fields__"]]
+    if not isinstance(given, Mapping):
+        raise InvalidValue(f"{what} must be a mapping of {' or '.join(names)}, not {given!r}")
+    for name in given:
+        if name not in names:
+            raise UnknownName.among(f"option of {what}", str(name), names)
+    return kind(**given)
+
+
+def age_band(age: float, starts: Sequence[int] = (0, 18, 40, 60, 75)) -> str:
+    """Return the group of an age, by the first years of the groups.
+
+    >>> age_band(39.5), age_band(90)
+    ('18–39', '75+')
+    """
+    place = sum(age >= start for start in starts)
+    return f"{starts[place - 1]}–{starts[place] - 1}" if place < len(starts) else f"{starts[-1]}+"
+
+
 def _task_name(value: object) -> str:
     if isinstance(value, Task):
         value = value.name
@@ -191,6 +217,22 @@ class BaseDataSuite(ABC):
         self.config = config or SuiteConfig()
         if self.tasks:
             self.config = replace(self.config, task=self._task_name())
+
+    def _refuse_choices(self, *, source: object) -> None:
+        """Refuse a feature set and synthetic patients, of a suite that has the people of a source.
+
+        What they are shown, the tasks say.
+        """
+        if self.config.features is not FeatureSet.REDUCED:
+            raise InvalidValue(
+                f"features={self.config.features.value!r} is no choice of the suite {self.name!r}, "
+                "whose tasks say what is shown; leave it out"
+            )
+        if self.config.has_chosen_n_synthetic and self.config.n_synthetic:
+            raise InvalidValue(
+                f"n_synthetic={self.config.n_synthetic} asks for synthetic patients, and the suite "
+                f"{self.name!r} has the people of {source} only; leave it out"
+            )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({cut(self.name)!r}, task={cut(self.config.task)!r})"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from importlib import resources
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -15,30 +17,46 @@ import numpy as np
 from krisis.data.base import (
     BaseDataSuite,
     CostTable,
-    FeatureSet,
+    FeatureDescription,
     Label,
     PatientRecord,
+    SecondUnit,
     SuiteConfig,
+    options_from,
 )
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 
 P = TypeVar("P")
 
 
-def price_of(deferral: JsonMapping | None, default: float) -> float:
-    """Return the price of deferring that ``{"risk": …}`` asks for, or refuse it."""
-    given: object = {} if deferral is None else deferral
-    if not isinstance(given, Mapping):
-        raise InvalidValue(f"deferral must be a mapping such as {{risk: 0.1}}, not {given!r}")
-    for name in given:
-        if name != "risk":
-            raise UnknownName.among("field of deferral", str(name), ["risk"])
-    price = given.get("risk", default)
-    number = isinstance(price, int | float) and not isinstance(price, bool)
-    if not number or not 0.0 < price < 1.0:
-        raise InvalidValue(f"the deferral risk must lie between 0 and 1, not {price!r}")
-    return float(price)
+def stated_in(package: str, file: str) -> JsonObject:
+    """Return what a file of texts next to the code states."""
+    return tomllib.loads(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
+
+
+def described(entries: JsonObject) -> dict[str, FeatureDescription]:
+    """Return findings in the words of a prompt."""
+    found = {}
+    for name, given in entries.items():
+        entry = dict(given)
+        codes = {int(k) if k.isdigit() else k: v for k, v in entry.pop("values", {}).items()}
+        second = entry.pop("second_unit", None)
+        unit = None if second is None else SecondUnit(**second)
+        found[name] = FeatureDescription(values=codes, second_unit=unit, **entry)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class DeferralPrice:
+    """What ``deferral`` may state: the price of a deferral relative to a wrong answer."""
+
+    risk: float | None = None
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.risk, int | float) and not isinstance(self.risk, bool)
+        if self.risk is not None and not (number and 0.0 < self.risk < 1.0):
+            raise InvalidValue(f"the deferral risk must lie between 0 and 1, not {self.risk!r}")
 
 
 def equal_costs(answers: Iterable[Label], price: float) -> CostTable:
@@ -107,17 +125,9 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
         self, config: SuiteConfig | None = None, *, deferral: JsonMapping | None = None
     ) -> None:
         super().__init__(config)
-        if self.config.features is not FeatureSet.REDUCED:
-            raise InvalidValue(
-                f"features={self.config.features.value!r} is no choice of the suite {self.name!r}, "
-                "whose tasks say what is shown; leave it out"
-            )
-        if self.config.has_chosen_n_synthetic and self.config.n_synthetic:
-            raise InvalidValue(
-                f"n_synthetic={self.config.n_synthetic} asks for synthetic patients, and the suite "
-                f"{self.name!r} has the people of {self.source_name} only; leave it out"
-            )
-        self.price = price_of(deferral, self.prices[self.config.task])
+        self._refuse_choices(source=self.source_name)
+        stated = options_from(DeferralPrice, deferral, "deferral").risk
+        self.price = float(self.prices[self.config.task] if stated is None else stated)
 
     @abstractmethod
     def people(self) -> Sequence[P]:

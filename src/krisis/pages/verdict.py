@@ -136,8 +136,8 @@ def _comparator(table: Table, result: BenchmarkResult, about: str) -> _Comparato
         if not rows:
             continue
         theirs = rows.table
-        at = {row.record_id: place for place, row in enumerate(theirs.rows)}
-        places = np.array([at.get(row.record_id, -1) for row in table.rows], dtype=np.int64)
+        at = {record: place for place, record in enumerate(theirs.record_ids)}
+        places = np.array([at.get(one, -1) for one in table.record_ids], dtype=np.int64)
         found = places >= 0
         columns = (theirs.answered, theirs.abstained, theirs.correct)
         shown = GUIDELINE if name == guideline else name

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.columns import Coded, Coder, Columns, as_numbers
+from krisis.metrics.columns import Coded, Coder, Columns, PickedColumns, as_numbers
 from krisis.metrics.labels import FloatArray, IntArray
 from krisis.outcomes import OUTCOMES, outcome_of
 from krisis.runs.read import (
@@ -126,6 +126,67 @@ class RunColumns(Columns):
             for name, value in held.items():
                 found.setdefault(name, [None] * self.n_rows)[place] = value
         return found
+
+
+class BaselineColumns(PickedColumns):
+    """What a baseline answered to the cases of a run, by column."""
+
+    def __init__(self, whole: Columns, places: IntArray, answers: Lines) -> None:
+        super().__init__(whole, places)
+        prediction, abstained, confidence = zip(*answers, strict=True) if answers else ((),) * 3
+        self._prediction = Coded.of(prediction)
+        self._abstained = np.array(abstained, dtype=np.bool_)
+        self._confidence = np.array(confidence, dtype=np.float64)
+
+    @classmethod
+    def of(cls, run: RunFile, name: str, whole: Columns) -> BaselineColumns:
+        """Read the answers to those cases that ``whole`` has a row of; of repeats, the first."""
+        at = {record: place for place, record in reversed([*enumerate(whole.records.cells())])}
+        case_at = {line[0]: at.get(str(line[1])) for line in run.believed("cases")}
+        places, answers = [], []
+        for _, who, case, prediction, abstained, confidence, _ in run.believed("baselines"):
+            place = case_at.get(case)
+            if who == name and place is not None and not isinstance(prediction, bytes):
+                stated = confidence if isinstance(confidence, float) else None
+                places.append(place)
+                answers.append((prediction, bool(abstained), stated))
+        return cls(whole, np.array(places, dtype=np.int64), answers)
+
+    def rows_at(self, places: Sequence[int]) -> list[EvaluationResult]:
+        predictions = self._prediction.taken(np.array(places, dtype=np.int64)).cells()
+        return [
+            EvaluationResult(
+                prediction,  # type: ignore[arg-type]
+                row.ground_truth,
+                bool(self._abstained[place]),
+                None if np.isnan(self._confidence[place]) else float(self._confidence[place]),
+                metadata=row.metadata,
+                record_id=row.record_id,
+                cluster_id=row.cluster_id,
+            )
+            for place, prediction, row in zip(
+                places, predictions, super().rows_at(places), strict=True
+            )
+        ]
+
+    @property
+    def outcome(self) -> NDArray[np.int8]:
+        names = OUTCOMES.index("answered"), OUTCOMES.index("abstained")
+        return np.where(self._abstained, names[1], names[0]).astype(np.int8)
+
+    @property
+    def prediction(self) -> Coded:
+        return self._prediction
+
+    @property
+    def confidence(self) -> FloatArray:
+        return self._confidence
+
+    def signal(self, name: str) -> FloatArray | None:
+        return np.full(self.n_rows, np.nan)
+
+    def signal_names(self) -> list[str]:
+        return []
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 from krisis.results.repeats import mark_agreement
 from krisis.results.stops import Unfinished
-from krisis.runs.columns import RunColumns
+from krisis.runs.columns import BaselineColumns, RunColumns
 from krisis.runs.description import NEVER, RunDescription
 from krisis.runs.places import is_run_file
 from krisis.runs.read import RunContents, RunFile, open_run
@@ -115,9 +115,8 @@ class StoredBaselines(Mapping[str, Rows]):
         if name not in self._names:
             raise KeyError(name)
         if name not in self._read:
-            asked = {row.record_id: row for row in reversed(self._rows)}
             with open_run(self._path, checked=True) as run:
-                found = run.baseline_rows(name, asked)
+                found = BaselineColumns.of(run, name, self._rows.columns)
             self._read[name] = Rows(found, self._rows.answers)
         return self._read[name]
 

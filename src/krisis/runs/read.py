@@ -16,7 +16,7 @@ opened for writing. What a page or a command needs::
         run.case(position)                 # CaseOf: ids, metadata, features and context of a row
         run.text(number)                   # a prompt, reply or context by its number in ``rows``
         run.damaged_positions()            # rows that cannot be believed, by their checksums
-        run.baseline_names()               # baselines whose answers are kept: `baseline_rows`
+        run.baseline_names()               # baselines whose answers are kept
         run.not_taken(), run.ledger()      # rows an import left out; decisions taken on the run
         run.contents()                     # RunContents: everything that a resume or a score needs
         run.rows_hash                      # tells two states of a run apart
@@ -260,7 +260,7 @@ class RunFile:
         return hash_of(
             line[0] if isinstance(line[0], bytes) else b""
             for table, key in tables
-            for line in self._fetched(f"SELECT checksum FROM {table} ORDER BY {key}")
+            for line in self._each(f"SELECT checksum FROM {table} ORDER BY {key}")
         )
 
     @property
@@ -391,28 +391,6 @@ class RunFile:
         found = self._fetched("SELECT name FROM baselines GROUP BY name ORDER BY min(id)")
         return [str(name) for (name,) in found]
 
-    def baseline_rows(
-        self, name: str, rows: Mapping[str, EvaluationResult]
-    ) -> list[EvaluationResult]:
-        """Return what a baseline answered to the cases of these rows, which are by record."""
-        asked = {line[0]: rows.get(str(line[1])) for line in self._lines("cases")}
-        found = []
-        for _, who, case, prediction, abstained, confidence, _ in self._lines("baselines"):
-            row = asked.get(case)
-            if who == name and row is not None and not isinstance(prediction, bytes):
-                found.append(
-                    EvaluationResult(
-                        prediction,  # type: ignore[arg-type]
-                        row.ground_truth,
-                        bool(abstained),
-                        confidence if isinstance(confidence, float) else None,
-                        metadata=row.metadata,
-                        record_id=row.record_id,
-                        cluster_id=row.cluster_id,
-                    )
-                )
-        return found
-
     def baseline_answers(self, cases: Sequence[int]) -> dict[int, dict[str, Value]]:
         """Return the answers of the baselines to some cases; who gave none is absent."""
         chosen = json.dumps([int(case) for case in cases])
@@ -469,7 +447,8 @@ class RunFile:
                 found.damaged = sorted(at for at in self._left_out["rows"] if isinstance(at, int))
             self._read_sessions(found)
             found.provider_batches = ProviderBatchLog.of(self._provider_batches())
-            self._charge_open_calls(found, found.rows if with_rows else self._positions())
+            only_counted = not with_rows and found.provider_batches.batches
+            self._charge_open_calls(found, self._positions() if only_counted else found.rows)
         return found
 
     def progress(self) -> Progress:
@@ -499,6 +478,13 @@ class RunFile:
     def _fetched(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
         try:
             return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
+
+    def _each(self, sql: str) -> Iterator[tuple[Value, ...]]:
+        """Yield lines one by one, where all of them would take much memory."""
+        try:
+            yield from self._connection.execute(sql)
         except sqlite3.Error as error:
             raise self._unreadable(error) from None
 

@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize
 
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import BinnedAnswers, residual_correlation
@@ -40,7 +40,9 @@ def recalibrated(rows: FloatArray, hits: FloatArray) -> FloatArray:
     for column, (n, h) in enumerate(zip(rows.T, hits.T, strict=True)):
         held = n > 0
         if held.any():
-            found[held, column] = optimize.isotonic_regression(h[held] / n[held], weights=n[held]).x
+            found[held, column] = scipy.optimize.isotonic_regression(
+                h[held] / n[held], weights=n[held]
+            ).x
     return found
 
 

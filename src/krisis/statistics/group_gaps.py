@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special
+from scipy import special
 
 from krisis.statistics.intervals import Interval
 from krisis.statistics.shares import ShareDistribution
@@ -127,7 +128,7 @@ def _p_above(here: _Limits, there: _Limits) -> float:
     least, most = 1e-9, 0.5
     if low(most) <= 0:
         return 1.0
-    return least if low(least) > 0 else float(optimize.brentq(low, least, most, rtol=1e-6))
+    return least if low(least) > 0 else float(scipy.optimize.brentq(low, least, most, rtol=1e-6))
 
 
 def _statistic(e: FloatArray, t: FloatArray, q: FloatArray) -> FloatArray:

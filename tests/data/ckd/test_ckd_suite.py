@@ -501,9 +501,9 @@ def test_wrong_options_are_refused_in_one_sentence(cohort_file):
         CKDSuite(sex="female")
     with pytest.raises(UnknownName, match="imputation"):
         CKDSuite(impute="mean")
-    with pytest.raises(InvalidValue, match="deferral must state risk or margin_ml_min"):
+    with pytest.raises(InvalidValue, match="deferral must be a mapping of risk or margin_ml_min"):
         CKDSuite(deferral="margin")
-    with pytest.raises(UnknownName, match="field of the deferral 'risc'"):
+    with pytest.raises(UnknownName, match="option of deferral 'risc'"):
         CKDSuite(deferral={"risc": 0.1})
     with pytest.raises(UnknownName, match="unknown preset 'v1'"):
         CKDSuite(preset="v1")

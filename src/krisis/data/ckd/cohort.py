@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from zlib import crc32
 
 import numpy as np
-from scipy.special import expit
 
 from krisis.data.ckd import cohort_model as model
 from krisis.data.ckd.cohort_model import CHRONIC_DAYS, Tables, tables
@@ -149,7 +148,6 @@ def _columns(
     people: People, haematuria: Array, draws: Draws, made: Tables, *, measured_gfr: bool
 ) -> tuple[dict[str, Array], Array]:
     p, lx = made.parameters, made.lx[people.cell]
-    damage = np.maximum(lx, 0.0)
     short = draws.yes("short", p.short)
     place = draws.uniform("days")
     days = np.where(short, 7 + np.floor(place * 80), 95 + np.floor(place * 1400)).astype(int)
@@ -165,36 +163,23 @@ def _columns(
         "htn": people.hypertension,
         "days_observed": days,
         "sc": _creatinine(people, log_factor, draws, made, measured_gfr=measured_gfr),
-        "bu": model.UREA.draw(
-            p.urea + p.urea_per_lx * lx + p.urea_per_log_factor * log_factor,
-            p.urea_sd,
-            draws.normal("bu"),
-        ),
+        "bu": model.UREA.draw(p.expected_urea(lx, log_factor), p.urea_sd, draws.normal("bu")),
         "pot": model.POTASSIUM.draw(
-            p.potassium + p.potassium_per_lx * lx + p.potassium_per_log_factor * log_factor,
-            p.potassium_sd,
-            draws.normal("pot"),
+            p.expected_potassium(lx, log_factor), p.potassium_sd, draws.normal("pot")
         ),
-        "sod": model.SODIUM.draw(
-            p.sodium + p.sodium_per_lx * damage, p.sodium_sd, draws.normal("sod")
-        ),
+        "sod": model.SODIUM.draw(p.expected_sodium(lx), p.sodium_sd, draws.normal("sod")),
         "bgr": model.GLUCOSE.draw(
-            p.glucose + p.glucose_if_diabetes * people.diabetes, p.glucose_sd, draws.normal("bgr")
+            p.expected_glucose(people.diabetes), p.glucose_sd, draws.normal("bgr")
         ),
         "su": draws.chosen("su", model.URINE_SUGAR[people.diabetes]),
         "bp": model.DIASTOLIC.draw(
-            p.diastolic + p.diastolic_if_hypertension * people.hypertension,
-            p.diastolic_sd,
-            draws.normal("bp"),
+            p.expected_diastolic(people.hypertension), p.diastolic_sd, draws.normal("bp")
         ),
         "wbcc": np.round(np.exp(np.log(7600.0) + 0.25 * draws.normal("wbcc")), -2),
         "cad": draws.yes(
             "cad", made.coronary(people.age, people.diabetes, people.hypertension, lx)
         ),
-        "appet": draws.yes(
-            "appet",
-            expit(p.appetite + p.appetite_per_lx * damage + p.appetite_per_log_factor * log_factor),
-        ),
+        "appet": draws.yes("appet", p.poor_appetite(lx, log_factor)),
         "pe": draws.yes("pe", made.oedema[people.cell, people.acr_cell]),
         **_blood(people, draws, made),
         **_urine(people, haematuria, draws, made),

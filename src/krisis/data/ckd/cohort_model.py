@@ -109,6 +109,36 @@ class Parameters:
     # Measured GFR against the usual eGFR, on the log scale; used by `measured_gfr` alone.
     equation_sd: float = 0.20
 
+    # What a finding is expected to be: the cohort is drawn by it and the posterior judges by it.
+
+    def expected_urea(self, lx: Array, log_factor: Numbers) -> Array:
+        """Return the mean of log urea; an acute injury raises it."""
+        by_injury = self.urea_per_log_factor * log_factor
+        return np.asarray(self.urea + self.urea_per_lx * lx + by_injury)
+
+    def expected_potassium(self, lx: Array, log_factor: Numbers) -> Array:
+        """Return the mean of potassium."""
+        by_injury = self.potassium_per_log_factor * log_factor
+        return np.asarray(self.potassium + self.potassium_per_lx * lx + by_injury)
+
+    def expected_sodium(self, lx: Array) -> Array:
+        """Return the mean of sodium."""
+        return np.asarray(self.sodium + self.sodium_per_lx * np.maximum(lx, 0.0))
+
+    def expected_glucose(self, diabetes: Array) -> Array:
+        """Return the mean of log glucose."""
+        return self.glucose + self.glucose_if_diabetes * diabetes
+
+    def expected_diastolic(self, hypertension: Array) -> Array:
+        """Return the mean of the diastolic pressure."""
+        return self.diastolic + self.diastolic_if_hypertension * hypertension
+
+    def poor_appetite(self, lx: Array, log_factor: Numbers) -> Array:
+        """Return the probability of a poor appetite."""
+        by_function = self.appetite_per_lx * np.maximum(lx, 0.0)
+        by_injury = self.appetite_per_log_factor * log_factor
+        return np.asarray(expit(self.appetite + by_function + by_injury))
+
 
 PARAMETERS = Parameters()
 _DROP_AT = (0.0, 0.15, 0.65, 1.0, 1.25, 2.1, 3.2)

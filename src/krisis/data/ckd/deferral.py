@@ -15,8 +15,7 @@ from krisis.data.ckd.cohort_model import CHRONIC_DAYS
 from krisis.data.ckd.courses import shown_visits
 from krisis.data.ckd.egfr import ADULT_AGE_YEARS, CATEGORY_LIMITS, category_index, ckd_epi_2021
 from krisis.data.ckd.schema import in_other_unit, is_implausible, usable
-from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonMapping
+from krisis.errors import InvalidValue
 
 COURSE_TASKS = (Task.PROGRESSION, Task.OUTLOOK)
 _NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -50,20 +49,6 @@ class Deferral:
             raise InvalidValue(f"the deferral risk must lie between 0 and 1, not {self.risk!r}")
         if not self.margin_ml_min >= 0.0:
             raise InvalidValue(f"margin_ml_min must be 0 or more, not {self.margin_ml_min!r}")
-
-    @classmethod
-    def of(cls, given: Deferral | JsonMapping | None) -> Deferral:
-        """Take it, or its fields as a configuration file states them."""
-        if given is None or isinstance(given, Deferral):
-            return given or cls()
-        if not isinstance(given, Mapping):
-            raise InvalidValue(
-                f"deferral must state risk or margin_ml_min, as {{'risk': 0.2}}, not {given!r}"
-            )
-        for name in given:
-            if name not in cls.__slots__:
-                raise UnknownName.among("field of the deferral", str(name), cls.__slots__)
-        return cls(**given)
 
 
 def broken_rules(features: Features, task: str) -> list[str]:

@@ -117,11 +117,11 @@ def _weight(rows: Columns, made: Tables) -> Array:
     weight = np.where(rows["sex"] == 1, p.female, 1 - p.female)
     diabetes = made.diabetes(rows["age"])
     weight = weight * np.where(rows["dm"] == 1, diabetes, 1 - diabetes)
-    mean = p.glucose + p.glucose_if_diabetes * rows["dm"]
+    mean = p.expected_glucose(rows["dm"])
     weight = weight * _or_one(GLUCOSE.probability(rows["bgr"], mean, p.glucose_sd))
     sugar = np.nan_to_num(rows["su"]).astype(int)
     weight = weight * np.where(np.isnan(rows["su"]), 1.0, URINE_SUGAR[rows["dm"], sugar])
-    mean = p.diastolic + p.diastolic_if_hypertension * rows["htn"]
+    mean = p.expected_diastolic(rows["htn"])
     return np.asarray(weight * _or_one(DIASTOLIC.probability(rows["bp"], mean, p.diastolic_sd)))
 
 
@@ -151,8 +151,7 @@ def _of_egfr(rows: Columns, made: Tables, measured_gfr: bool) -> Array:
     found = found * _binary(rows["htn"].astype(float), made.hypertension(age, diabetes, lx))
     found = found * made.gravity.T[rows["sg"]]
     found = found * _binary(rows["cad"], made.coronary(age, diabetes, hypertension, lx))
-    sodium = p.sodium + p.sodium_per_lx * np.maximum(lx, 0.0)
-    found = found * _seen(SODIUM, rows["sod"], sodium, p.sodium_sd)
+    found = found * _seen(SODIUM, rows["sod"], p.expected_sodium(lx), p.sodium_sd)
     found = found * _of_haemoglobin(rows, made)
     return np.asarray(found * _of_acute_findings(rows, made, measured_gfr))
 
@@ -209,12 +208,10 @@ def _of_acute_findings(rows: Columns, made: Tables, measured_gfr: bool) -> Array
 def _with_factor(rows: Columns, made: Tables, factor: float, measured_gfr: bool) -> Array:
     p, lx, log_factor = made.parameters, made.lx, np.log(factor)
     found = _creatinine(rows, made, log_factor, measured_gfr)
-    mean = p.urea + p.urea_per_lx * lx + p.urea_per_log_factor * log_factor
-    found = found * _seen(UREA, rows["bu"], mean, p.urea_sd)
-    mean = p.potassium + p.potassium_per_lx * lx + p.potassium_per_log_factor * log_factor
+    found = found * _seen(UREA, rows["bu"], p.expected_urea(lx, log_factor), p.urea_sd)
+    mean = p.expected_potassium(lx, log_factor)
     found = found * _seen(POTASSIUM, rows["pot"], mean, p.potassium_sd)
-    by_function = p.appetite_per_lx * np.maximum(lx, 0.0)
-    poor = expit(p.appetite + by_function + p.appetite_per_log_factor * log_factor)
+    poor = p.poor_appetite(lx, log_factor)
     return np.asarray(found * _binary(rows["appet"], np.broadcast_to(poor, (1, len(lx)))))
 
 

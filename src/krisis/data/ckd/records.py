@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 from scipy.special import expit
 
-from krisis.data.base import Features, Label, PatientRecord, SuiteConfig, Task
+from krisis.data.base import Features, Label, PatientRecord, SuiteConfig, Task, age_band
 from krisis.data.ckd.cohort import SyntheticPatient, Truth
 from krisis.data.ckd.courses import Course, course_features, course_label, in_window, shown_visits
 from krisis.data.ckd.deferral import (
@@ -38,7 +38,6 @@ from krisis.json_values import JsonObject
 
 Shown: TypeAlias = dict[str, Value]
 Real: TypeAlias = UciPatient | VisitPatient | LabPatient
-_AGE_BANDS = ((0, 18, "0–17"), (18, 40, "18–39"), (40, 60, "40–59"), (60, 75, "60–74"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +251,7 @@ def _estimate_fields(features: Features) -> JsonObject:
         "egfr": egfr,
         "ckd_stage": None if egfr is None else stage(egfr),
         "sex": "unknown" if sex is None else ("female" if sex else "male"),
-        "age_band": None if age is None else _band(float(age)),
+        "age_band": None if age is None else age_band(age),
     }
 
 
@@ -262,7 +261,3 @@ def _engineered_sex(patient: UciPatient, seed: int) -> int:
     chance = 0.5 if creatinine is None else float(np.clip(expit(4 * (0.95 - creatinine)), 0.2, 0.8))
     draw = np.random.default_rng([seed, crc32(patient.patient_id.encode())]).random()
     return int(draw < chance)
-
-
-def _band(age: float) -> str:
-    return next((name for low, high, name in _AGE_BANDS if low <= age < high), "75+")

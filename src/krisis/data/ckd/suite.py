@@ -18,6 +18,7 @@ from krisis.data.base import (
     Rule,
     SuiteConfig,
     Task,
+    options_from,
 )
 from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
 from krisis.data.ckd.courses import Course, draw_courses
@@ -127,7 +128,7 @@ class CKDSuite(BaseDataSuite):
             raise UnknownName.among("treatment of sex", str(self.sex), SEX_CHOICES)
         if self.impute not in METHODS:
             raise UnknownName.among("imputation", str(self.impute), METHODS)
-        self.deferral = Deferral.of(deferral)
+        self.deferral = options_from(Deferral, deferral, "deferral")
         self.measured_gfr = measured_gfr
         if self.data_path is None:
             self.baselines = ("ideal", *type(self).baselines)

@@ -52,6 +52,11 @@ def fhir_table(
         index_date = PathColumn("Encounter.period.start")
     wanted = {**({INDEX_DATE: index_date} if index_date else {}), **columns}
     _check_names(wanted, index_date is not None)
+    return _read(place, wanted, per).table()
+
+
+def _read(place: Path, wanted: Mapping[str, PathColumn], per: Per) -> _Reading:
+    """Let all resources pass, and settle whose they are."""
     reading = _Reading(
         per,
         [Column(n, one, checked_path(one.fhirpath, f"feature {n!r}")) for n, one in wanted.items()],
@@ -61,7 +66,7 @@ def fhir_table(
     for located in read_resources(place, kinds):
         reading.take(located, located.kind in kinds)
     reading.settle(place, kinds)
-    return reading.table()
+    return reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +81,7 @@ class FhirSeries:
 
 def fhir_series(place: Path, columns: Mapping[str, PathColumn]) -> list[FhirSeries]:
     """Read every dated number of each column by patient; values without a date are left out."""
-    reading = _Reading(
-        "patient",
-        [
-            Column(name, one, checked_path(one.fhirpath, f"feature {name!r}"))
-            for name, one in columns.items()
-        ],
-    )
-    kinds = {"Patient"}.union(*(column.path.kinds for column in reading.columns))
-    for located in read_resources(place, kinds):
-        reading.take(located, located.kind in kinds)
-    reading.settle(place, kinds)
+    reading = _read(place, columns, "patient")
     for column in reading.columns:
         column.refuse_empty(())
     found = []

