@@ -190,7 +190,7 @@ def test_prompts_and_cache_keys_are_those_of_earlier_versions() -> None:
 PINNED = {
     "lab.yaml-band": "aaf0515f3f83bb7995bc788bdf30f3ce11ea5932dae20307d469753061bd7f8c",
     "ckd-staging-reduced": "2bd3d175aaf7fe3c0998a9b73b44615f5d25136b12c53a4efd1271ec3f4a5752",
-    "phq8-phq8-reduced": "96f98ad037a521bc7b332ad9b54453e46709a40101d7f85ae04ec182b9d5ca40",
+    "phq8-phq8-reduced": "8bf16ffbb75b5f2a7148da74bc7ea461112afa485a9d75100ac780416fc066ea",
 }
 
 
