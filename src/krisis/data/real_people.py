@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from importlib import resources
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -15,8 +17,10 @@ import numpy as np
 from krisis.data.base import (
     BaseDataSuite,
     CostTable,
+    FeatureDescription,
     Label,
     PatientRecord,
+    SecondUnit,
     SuiteConfig,
     options_from,
 )
@@ -24,6 +28,23 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 
 P = TypeVar("P")
+
+
+def stated_in(package: str, file: str) -> JsonObject:
+    """Return what a file of texts next to the code states."""
+    return tomllib.loads(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
+
+
+def described(entries: JsonObject) -> dict[str, FeatureDescription]:
+    """Return findings in the words of a prompt."""
+    found = {}
+    for name, given in entries.items():
+        entry = dict(given)
+        codes = {int(k) if k.isdigit() else k: v for k, v in entry.pop("values", {}).items()}
+        second = entry.pop("second_unit", None)
+        unit = None if second is None else SecondUnit(**second)
+        found[name] = FeatureDescription(values=codes, second_unit=unit, **entry)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from krisis.data.base import FeatureDescription, Features, Label, SecondUnit, Task
-from krisis.data.nhanes.suite import AGE, CENTIMETRES, SEX, SurveySuite
+from krisis.data.base import Label, Task
+from krisis.data.nhanes.suite import SurveySuite
 from krisis.data.nhanes.survey import Person
 
 # HbA1c in percent from which it is in the range of diabetes (ADA Standards of Care 2026, section 2;
@@ -21,22 +21,6 @@ _LEFT_OUT: Mapping[float | None, str] = {
     BORDERLINE: "told of borderline diabetes",
 }
 
-_CHOLESTEROL = SecondUnit("mmol/L", 10 / 386.65)  # molar mass in g/mol
-_FEATURES: Mapping[str, FeatureDescription] = {
-    "age": AGE,
-    "sex": SEX,
-    "bmi": FeatureDescription("Body mass index", "kg/m²"),
-    "waist": FeatureDescription(
-        "Waist circumference", "cm", second_unit=SecondUnit("inches", 1 / 2.54)
-    ),
-    "systolic_1": FeatureDescription("Systolic blood pressure", "mmHg", second_unit=CENTIMETRES),
-    "diastolic_1": FeatureDescription("Diastolic blood pressure", "mmHg", second_unit=CENTIMETRES),
-    "cholesterol": FeatureDescription("Total cholesterol", "mg/dL", second_unit=_CHOLESTEROL),
-    "hdl": FeatureDescription("HDL cholesterol", "mg/dL", second_unit=_CHOLESTEROL),
-    "told_prediabetes": FeatureDescription(
-        "Ever told of prediabetes by a doctor", values={0: "no", 1: "yes"}
-    ),
-}
 _PEOPLE = (
     "Adults examined once in a population survey, who say that no doctor ever told them that they "
     "have diabetes."
@@ -51,7 +35,6 @@ class DiabetesSuite(SurveySuite):
     """Undiagnosed diabetes in real adults (NHANES): HbA1c was measured and is not shown."""
 
     name = "diabetes"
-    described = _FEATURES
     # About one person in 28 has it, so at a fifth the best constant policy is always "no", and a
     # twentieth is the price of testing twenty people to find one.
     prices: Mapping[str, float] = MappingProxyType({UNDIAGNOSED: 0.05})
@@ -65,10 +48,6 @@ class DiabetesSuite(SurveySuite):
             return "no HbA1c"
         told = person.values["told"]
         return "" if told == NO else _LEFT_OUT[told]
-
-    def shown(self, person: Person) -> Features:
-        """Show everything but HbA1c."""
-        return {name: person.values[name] for name in self.described}
 
     def truth(self, person: Person) -> Label:
         """Return whether HbA1c was in the range of diabetes."""

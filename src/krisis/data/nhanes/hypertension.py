@@ -9,7 +9,6 @@ from itertools import pairwise
 from types import MappingProxyType
 
 from krisis.data.base import (
-    FeatureDescription,
     Features,
     FeatureValue,
     Judgement,
@@ -18,7 +17,7 @@ from krisis.data.base import (
     SuiteConfig,
     Task,
 )
-from krisis.data.nhanes.suite import AGE, CENTIMETRES, SEX, SurveySuite
+from krisis.data.nhanes.suite import SurveySuite
 from krisis.data.nhanes.survey import N_READINGS, Person
 from krisis.data.real_people import RealPeopleSuite
 from krisis.errors import UnknownName
@@ -115,15 +114,6 @@ def _number(value: FeatureValue) -> float:
     return value
 
 
-_FEATURES: Mapping[str, FeatureDescription] = {
-    "age": AGE,
-    "sex": SEX,
-    **{
-        f"{side}_{k}": FeatureDescription(f"Reading {k}, {side}", "mmHg", second_unit=CENTIMETRES)
-        for k in range(1, N_READINGS)
-        for side in _SIDES
-    },
-}
 _SETTING = (
     "Adults examined once in a population survey; after five minutes of rest a trained examiner "
     "took three readings of blood pressure."
@@ -142,7 +132,6 @@ class HypertensionSuite(SurveySuite):
         "guideline": "ACC/AHA 2025 (categories as in 2017) or ESC 2024",
     }
     baselines = (*RealPeopleSuite.baselines, "guideline")
-    described = _FEATURES
     prices: Mapping[str, float] = MappingProxyType({THIRD_READING: 0.20})
     tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType(
         {THIRD_READING: lambda suite: suite.third_reading_task()}
@@ -172,10 +161,6 @@ class HypertensionSuite(SurveySuite):
         names = [f"{side}_{k}" for side in _SIDES for k in range(1, N_READINGS + 1)]
         whole = all(person.values[name] is not None for name in names)
         return "" if whole else "fewer than three whole readings"
-
-    def shown(self, person: Person) -> Features:
-        """Show age, sex and the first two readings."""
-        return {name: person.values[name] for name in self.described}
 
     def truth(self, person: Person) -> Label:
         """Return the category of the third reading."""

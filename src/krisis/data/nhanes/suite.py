@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from krisis.data.base import (
-    FeatureDescription,
-    Features,
     Label,
     PatientRecord,
-    SecondUnit,
     Task,
 )
 from krisis.data.nhanes.survey import (
     FILE,
     LICENCE,
-    OLDEST_STATED_AGE_YEARS,
     SHA256,
     SOURCE,
     SURVEY,
@@ -26,15 +21,12 @@ from krisis.data.nhanes.survey import (
     Person,
     read_survey,
 )
-from krisis.data.real_people import RealPeopleSuite, equal_costs
+from krisis.data.real_people import RealPeopleSuite, described, equal_costs, stated_in
 from krisis.json_values import JsonObject
 
-AGE = FeatureDescription(
-    "Age", "years", values={OLDEST_STATED_AGE_YEARS: f"{OLDEST_STATED_AGE_YEARS} or older"}
-)
-SEX = FeatureDescription("Sex", values={0: "male", 1: "female"})
-# Exact, where kilopascals are not: 130 mmHg is 17.3 kPa, which is 129.8 mmHg and below the limit.
-CENTIMETRES = SecondUnit("cmHg", 0.1)
+FINDINGS = {
+    name: described(entries) for name, entries in stated_in(__package__, "findings.toml").items()
+}
 _GROUPS = {name: name for name in ("sex", "age_band", "race_ethnicity")}
 
 
@@ -44,11 +36,6 @@ class SurveySuite(RealPeopleSuite[Person]):
     name = "survey"
     source_name = SURVEY
     terms = TERMS
-    described: Mapping[str, FeatureDescription] = MappingProxyType({})
-
-    @abstractmethod
-    def shown(self, person: Person) -> Features:
-        """Return what a model is shown of a person."""
 
     @abstractmethod
     def truth(self, person: Person) -> Label:
@@ -62,7 +49,8 @@ class SurveySuite(RealPeopleSuite[Person]):
         """Return the case of a person."""
         metadata = {"synthetic": False, "source": SURVEY, **person.groups}
         name = f"nhanes-{person.number}"
-        return PatientRecord(self.shown(person), self.truth(person), metadata, name)
+        shown = {finding: person.values[finding] for finding in FINDINGS[self.name]}
+        return PatientRecord(shown, self.truth(person), metadata, name)
 
     def provenance(self) -> JsonObject:
         """Return the public-use files and the hash of the table."""
@@ -93,7 +81,7 @@ class SurveySuite(RealPeopleSuite[Person]):
             self.config.task,
             question,
             answers,
-            self.described,
+            FINDINGS[self.name],
             "",
             aliases,
             paraphrase=paraphrase,

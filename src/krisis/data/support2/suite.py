@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from types import MappingProxyType
 from typing import Literal
 
 from krisis.data.base import (
-    FeatureDescription,
     FeatureValue,
     Judgement,
     Label,
@@ -23,7 +20,9 @@ from krisis.data.base import (
 from krisis.data.real_people import (
     Parts,
     RealPeopleSuite,
+    described,
     equal_costs,
+    stated_in,
 )
 from krisis.data.support2.file import DISEASES, SUPPORT2, Patient, read_patients
 from krisis.errors import InvalidValue, UnknownName
@@ -42,16 +41,7 @@ _SETTING = (
 CASES = ("held-out", "all")
 
 
-def _descriptions() -> Mapping[str, FeatureDescription]:
-    text = resources.files(__package__).joinpath("findings.toml").read_text(encoding="utf-8")
-    found = {}
-    for name, one in tomllib.loads(text).items():
-        coded = {int(k) if k.isdigit() else k: v for k, v in one.pop("values", {}).items()}
-        found[name] = FeatureDescription(values=coded, **one)
-    return found
-
-
-FINDINGS = _descriptions()
+FINDINGS = described(stated_in(__package__, "findings.toml"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +51,14 @@ class Outcome:
     question: str
     paraphrase: str
     answers: Mapping[Label, str]
-    within_days: float | None
     # Columns with the probability of survival, by who gave it.
     readers: Mapping[str, str]
+    within_days: float | None = None
 
 
 OUTCOMES: Mapping[str, Outcome] = {
-    "two-months": Outcome(
-        "Will this patient die within two months (60 days)?",
-        "In two months (60 days), will this patient have died?",
-        {0: "alive after two months", 1: "dead within two months"},
-        60,
-        {"physician": "prg2m", "support-model": "surv2m"},
-    ),
-    "six-months": Outcome(
-        "Will this patient die within six months (180 days)?",
-        "In six months (180 days), will this patient have died?",
-        {0: "alive after six months", 1: "dead within six months"},
-        180,
-        {"physician": "prg6m", "support-model": "surv6m"},
-    ),
-    "hospital": Outcome(
-        "Will this patient die during this stay in hospital?",
-        "Will this hospital stay end with the death of the patient?",
-        {0: "leaves hospital alive", 1: "dies in hospital"},
-        None,
-        {},
-    ),
+    name: Outcome(**{**one, "answers": dict(enumerate(one["answers"]))})
+    for name, one in stated_in(__package__, "outcomes.toml").items()
 }
 
 
