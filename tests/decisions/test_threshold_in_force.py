@@ -15,7 +15,12 @@ from krisis.decisions.audit_groups import GroupOptions, audit_groups
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import CostTable
 from krisis.decisions.decide import DecideOptions, Decision, decide_run
-from krisis.decisions.threshold_in_force import RiskBound, threshold_of_run
+from krisis.decisions.sample import Sample
+from krisis.decisions.threshold_in_force import (
+    RiskBound,
+    threshold_of_run,
+    threshold_of_sample,
+)
 from krisis.errors import InvalidValue
 from krisis.metrics.base import Rows
 from krisis.metrics.items import RunItems
@@ -147,3 +152,15 @@ def test_a_run_without_confidence_says_so_and_names_no_patient() -> None:
     found = threshold_of_run(items_of_result(result, source_of(result)))
     assert found.threshold is None
     assert found.reason == "it stated no confidence"
+
+
+def test_the_lowest_risk_is_that_of_the_best_tested_threshold() -> None:
+    """12 of 60 sure answers are wrong and 30 of 60 others: 20 %, not the 35 % of all."""
+    score, loss = np.repeat([0.9, 0.5], 60), np.zeros(120)
+    loss[:12] = loss[60:90] = 1
+    found = threshold_of_sample(
+        Sample(score, loss, np.arange(120), 120), RiskBound(risk=0.1), own=np.ones(120, np.bool_)
+    )
+    assert found.search is not None
+    assert len(found.search.search.tests) == 2
+    assert (found.lowest_risk, found.n_lowest) == (pytest.approx(0.2), 60)

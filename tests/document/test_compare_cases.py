@@ -101,6 +101,6 @@ def test_runs_that_leave_the_same_cases_say_so_once() -> None:
         {"one": run("one", 0), "two": run("two", 0)}, CompareOptions(n_permutations=99)
     )
     assert case_sentences(alike.pairs[0]) == [
-        "Both leave the same 16 cases to a person.",
         "Both answer 27 cases: two alone is right in 0, one alone in 0.",
+        "Both leave the same 16 cases to a person.",
     ]

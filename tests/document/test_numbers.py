@@ -94,6 +94,15 @@ def test_an_interval_below_nothing_has_a_word_in_place_of_the_dash() -> None:
     assert numbers.difference(Estimate(1e-9, -0.1, 0.1)) == "0 points (−10 to 10)"
 
 
+def test_rounding_never_hides_on_which_side_of_0_a_difference_ends() -> None:
+    assert numbers.change(Estimate(0.26, 0.03, 0.5)) == "+0.26 (0.03–0.50)"
+    assert numbers.change(Estimate(-0.16, -0.32, -0.006)) == "−0.16 (−0.32 to −0.01)"
+    assert numbers.difference(Estimate(0.222, -0.002, 0.447)) == "+22.2 points (−0.2 to 44.7)"
+    # Inside an interval on both sides of 0 the figure decides nothing; dust is 0.
+    assert numbers.change(Estimate(0.004, -0.2, 0.2)) == "0.0 (−0.2 to 0.2)"
+    assert numbers.change(Estimate(-0.3, -0.5, 1e-15)) == "−0.3 (−0.5 to 0.0)"
+
+
 @given(shares)
 def test_what_is_above_a_written_threshold_is_above_the_threshold(value: float) -> None:
     shown = float(numbers.threshold(value))

@@ -15,8 +15,9 @@ from tests.invented_runs import ANSWERS, TASK, invented_rows, result_of
 from krisis.errors import UserError
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.charts.forest import deferral, forest
-from krisis.pages.charts.runs import KINDS, FigureOptions, figure_file, runs_figure
+from krisis.pages.charts.runs import KINDS, FigureOptions, runs_figure, write_figure
 from krisis.pages.charts.spec import n_columns, panel_titles
+from krisis.pages.figure import Figure
 from krisis.pages.style import MOST_RUNS, series, style_of
 from krisis.results.account import RunFacts, brief_scores
 from krisis.results.result import BenchmarkResult
@@ -154,17 +155,23 @@ def test_no_two_runs_share_dash_and_mark() -> None:
 
 
 @pytest.mark.parametrize("kind", DRAWN)
-def test_print_has_the_width_asked_for_and_the_same_bytes_again(kind: str) -> None:
+def test_print_has_the_width_asked_for_and_the_same_bytes_again(kind: str, tmp_path: Path) -> None:
     options = FigureOptions(kind, "print", 85)
     first, again = (runs_figure(RUNS, options) for _ in range(2))
-    svg = figure_file(first, ".svg", "print").decode()
+
+    def file(figure: Figure, suffix: str) -> bytes:
+        path = tmp_path / f"figure{suffix}"
+        write_figure(figure, path, "print")
+        return path.read_bytes()
+
+    svg = file(first, ".svg").decode()
     width = re.search(r'width="([\d.]+)mm"', svg)
     assert width is not None
     assert float(width[1]) == pytest.approx(85, abs=1.5)
     for suffix, start in ((".svg", b"<svg"), (".pdf", b"%PDF"), (".png", b"\x89PNG")):
-        made = figure_file(first, suffix, "print")
+        made = file(first, suffix)
         assert made.startswith(start)
-        assert made == figure_file(again, suffix, "print")
+        assert made == file(again, suffix)
     assert first._repr_svg_() == first.svg
 
 

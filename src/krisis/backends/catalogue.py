@@ -73,7 +73,7 @@ def _refuse_unknown(family: str, given: JsonObject, accepted: set[str]) -> None:
 
 
 class DryRunBackend(ChatBackend):
-    """Stands for a model that is not here: it has its name and builds prompts, no more."""
+    """A model that is not here: it has its name and builds prompts, no more."""
 
     def __init__(self, provider: str, model: str) -> None:
         self.name = f"{provider}/{model}"

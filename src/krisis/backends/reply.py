@@ -1,4 +1,7 @@
-"""Read what a model wrote: strictly, so that nothing is taken for an answer that is none."""
+"""Read what a model wrote: strictly, so that nothing is taken for an answer that is none.
+
+Each answer becomes a response with its share of what the call took.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Call again what may succeed the next time: exponential waits, full jitter, a finite number."""
+"""Call again what may succeed the next time: exponential waits, full jitter, a finite number.
+
+Where the provider says how long to wait, or how much of a quota is left, that is read here too.
+"""
 
 from __future__ import annotations
 

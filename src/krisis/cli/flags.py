@@ -132,7 +132,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--overwrite": ("", "Replace what exists."),
     "--patient": ("COLUMN", "Column or metadata key of the patient."),
     "--permutations": ("NUMBER", "Number of permutations."),
-    "--plot": ("FILE", "Draw the curves to a new .svg, .png or .html file."),
+    "--plot": ("FILE", "Draw the curves to a new .pdf, .svg or .png file."),
     "--poll-seconds": ("SECONDS", "First pause between two looks at batches."),
     "--port": ("NUMBER", "The port on 127.0.0.1; 0 chooses a free one."),
     "--positive": ("ANSWER", "The answer whose sensitivity is reported."),

@@ -17,7 +17,8 @@ from krisis.confidence.evaluation import DEFAULT_GRID
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.metrics.items import RunItems
-from krisis.pages.charts.selective import check_plot, draw_evaluation
+from krisis.pages.charts.runs import check_figure_file
+from krisis.pages.charts.selective import draw_evaluation
 from krisis.verbs import deciding as verbs
 
 app = new_app()
@@ -90,7 +91,8 @@ def selective(
 ) -> None:
     """Judge how well confidence ranks the answers of one run, or of two runs compared."""
     chosen = chosen_format(output_format, as_json)
-    check_plot(plot)
+    if plot is not None:
+        check_figure_file(plot)
     if output is not None and output.exists() and not output.is_dir():
         raise InvalidFile(f"{output} exists already; choose another name")
     inputs, modes = _inputs(runs, mode)

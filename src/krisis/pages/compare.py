@@ -178,22 +178,20 @@ def case_sentences(pair: Pair) -> list[str]:
         return []
     left, right = (pair.matched.rows[name].table for name in (pair.left, pair.right))
     both = left.answered & right.answered
-    if (left.answered == right.answered).all():
-        n_left = int(np.count_nonzero(~both))
-        found = [f"Both leave the same {count(n_left)} cases to a person."] if n_left else []
-    else:
-        found = [
-            _answered_alone(pair.right, right, pair.left, left),
-            _answered_alone(pair.left, left, pair.right, right),
-        ]
     better, worse = right.correct & ~left.correct & both, left.correct & ~right.correct & both
     shared = (
         f"Both answer {count(int(both.sum()))} cases: {pair.right} alone is right in "
         f"{count(int(better.sum()))}, {pair.left} alone in {count(int(worse.sum()))}."
     )
-    # Where both answer the same cases, who is right there is the finding.
-    same_cases = np.array_equal(left.answered, right.answered)
-    return [shared, *found] if same_cases else [*found, shared]
+    if np.array_equal(left.answered, right.answered):  # who is right there is the finding
+        n_left = int(np.count_nonzero(~both))
+        same = f"Both leave the same {count(n_left)} cases to a person."
+        return [shared, same] if n_left else [shared]
+    return [
+        _answered_alone(pair.right, right, pair.left, left),
+        _answered_alone(pair.left, left, pair.right, right),
+        shared,
+    ]
 
 
 def _answered_alone(name: str, table: Cases, other: str, others: Cases) -> str:

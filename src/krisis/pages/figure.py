@@ -129,11 +129,6 @@ class Figure:
         """Return what a notebook shows."""
         return self.svg
 
-    def html(self) -> str:
-        """Return the drawing as a page that a reader can zoom into."""
-        page: str = _converter().vegalite_to_html(self._standing_alone(), bundle=True)
-        return page
-
     def csv(self) -> str:
         """Return the numbers of the chart as comma-separated values."""
         if not self.table:

@@ -260,7 +260,7 @@ class RunFile:
         return hash_of(
             line[0] if isinstance(line[0], bytes) else b""
             for table, key in tables
-            for line in self._fetched(f"SELECT checksum FROM {table} ORDER BY {key}")
+            for line in self._each(f"SELECT checksum FROM {table} ORDER BY {key}")
         )
 
     @property
@@ -447,7 +447,8 @@ class RunFile:
                 found.damaged = sorted(at for at in self._left_out["rows"] if isinstance(at, int))
             self._read_sessions(found)
             found.provider_batches = ProviderBatchLog.of(self._provider_batches())
-            self._charge_open_calls(found, found.rows if with_rows else self._positions())
+            only_counted = not with_rows and found.provider_batches.batches
+            self._charge_open_calls(found, self._positions() if only_counted else found.rows)
         return found
 
     def progress(self) -> Progress:
@@ -477,6 +478,13 @@ class RunFile:
     def _fetched(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
         try:
             return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
+
+    def _each(self, sql: str) -> Iterator[tuple[Value, ...]]:
+        """Yield lines one by one, where all of them would take much memory."""
+        try:
+            yield from self._connection.execute(sql)
         except sqlite3.Error as error:
             raise self._unreadable(error) from None
 

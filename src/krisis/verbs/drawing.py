@@ -13,9 +13,14 @@ from krisis.decisions.decision_curve import CurveOptions, decision_curve
 from krisis.decisions.population import Prevalence
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.threshold_in_force import threshold_of_run
-from krisis.errors import InvalidFile, InvalidValue
+from krisis.errors import InvalidValue
 from krisis.json_values import write_text
-from krisis.pages.charts.runs import FigureOptions, check_figure_file, figure_file, runs_figure
+from krisis.pages.charts.runs import (
+    FigureOptions,
+    check_figure_file,
+    runs_figure,
+    write_figure,
+)
 from krisis.pages.decision_sections import (
     audit_section,
     benefit_section,
@@ -184,10 +189,5 @@ def figure(
         check_figure_file(path)
     drawn = runs_figure(results_of(given), options)
     if path is not None:
-        content = figure_file(drawn, path.suffix.lower(), style)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        except OSError as error:
-            raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
+        write_figure(drawn, path, style)
     return drawn

@@ -17,7 +17,7 @@ from krisis.pages.charts.curves import cost, net_benefit, risk_coverage, run_cur
 from krisis.pages.charts.forest import deferral, forest
 from krisis.pages.charts.reliability import reliability
 from krisis.pages.charts.spec import SIZE, FigureSpec
-from krisis.pages.figure import Figure
+from krisis.pages.figure import Figure, check_charts
 from krisis.pages.style import MOST_RUNS, POINTS_PER_MM, Style, style_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import refuse_other_data
@@ -135,16 +135,24 @@ def check_figure_file(path: Path) -> None:
         raise InvalidValue(f"a figure is a .pdf, .svg or .png file, not {path.name!r}")
     if path.exists():
         raise InvalidFile(f"{path} exists already; choose another name or remove it first")
+    check_charts()
 
 
-def figure_file(figure: Figure, suffix: str, style: str) -> bytes:
-    """Return a figure as a file: for print in millimetres and at 300 dots per inch."""
-    printed = style == "print"
+def write_figure(figure: Figure, path: Path, style: str = "screen") -> None:
+    """Write a figure to a new file: for print in millimetres and at 300 dots per inch."""
+    printed, suffix = style == "print", path.suffix.lower()
     if suffix == ".pdf":
-        return figure.pdf()
-    if suffix == ".png":
-        return figure.png(scale=_DOTS_PER_INCH / 72 if printed else 2.0)
-    return (SIZE.sub(_in_millimetres, figure.svg, count=1) if printed else figure.svg).encode()
+        content = figure.pdf()
+    elif suffix == ".png":
+        content = figure.png(scale=_DOTS_PER_INCH / 72 if printed else 2.0)
+    else:
+        svg = SIZE.sub(_in_millimetres, figure.svg, count=1) if printed else figure.svg
+        content = svg.encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _in_millimetres(match: re.Match[str]) -> str:

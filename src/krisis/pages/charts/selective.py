@@ -5,26 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from krisis.confidence.evaluation import Evaluation
-from krisis.errors import InvalidFile, InvalidValue
-from krisis.json_values import write_text
+from krisis.errors import InvalidValue
 from krisis.pages.charts.curves import Curve, risk_coverage
-from krisis.pages.figure import altair
+from krisis.pages.charts.runs import write_figure
 from krisis.pages.selective import run_names
 from krisis.pages.style import style_of
 
 _MOST_CURVES = 3
-_SUFFIXES = (".svg", ".png", ".html")
-
-
-def check_plot(path: Path | None) -> None:
-    """Refuse a file that could not be drawn, before any work is done."""
-    if path is None:
-        return
-    if path.suffix.lower() not in _SUFFIXES:
-        raise InvalidValue(f"--plot draws .svg, .png or .html files, not {path.name!r}")
-    if path.exists():
-        raise InvalidFile(f"{path} exists already; choose another name")
-    altair()
 
 
 def _about(evaluation: Evaluation) -> list[str]:
@@ -39,7 +26,7 @@ def _about(evaluation: Evaluation) -> list[str]:
 
 
 def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
-    """Draw the first variants (or both runs of the first) to an SVG, PNG or HTML file."""
+    """Draw the first variants (or both runs of the first) to a PDF, SVG or PNG file."""
     names = run_names(evaluation.runs)
     runs = [
         (variant if len(both) == 1 else f"{names[position]}, {variant}", run)
@@ -58,15 +45,4 @@ def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
     style = style_of("screen")
     spec = risk_coverage(curves, style, measures=("selective", "generalized"))
     drawn = spec.figure(style, about=_about(evaluation))
-    suffix = path.suffix.lower()
-    if suffix == ".svg":
-        write_text(path, drawn.svg, private=False)
-    elif suffix == ".html":
-        write_text(path, drawn.html())
-    else:
-        picture = drawn.png()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(picture)
-        except OSError as error:
-            raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
+    write_figure(drawn, path)
