@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from importlib import resources
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -28,11 +26,6 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 
 P = TypeVar("P")
-
-
-def stated_in(package: str, file: str) -> JsonObject:
-    """Return what a file of texts next to the code states."""
-    return tomllib.loads(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
 
 
 def described(entries: JsonObject) -> dict[str, FeatureDescription]:

@@ -176,7 +176,10 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("kind", UNREADABLE)
 def test_the_command_exits_2_with_one_sentence(kind, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["krisis", "data", "check", str(unreadable(kind, tmp_path))])
+    path = str(unreadable(kind, tmp_path))
+    words = ["krisis", "run", "ckd", "--model", "majority", "--data-path", path]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", words)
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2

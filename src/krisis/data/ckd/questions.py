@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Protocol
 
-from krisis.data.base import CostTable, FeatureDescription, Label, Task
+from krisis.data.base import CostTable, FeatureDescription, Label, Task, stated_in
 from krisis.data.ckd.courses import MAX_VISITS
 from krisis.data.ckd.deferral import COURSE_TASKS, Deferral
 from krisis.data.ckd.schema import CONTEXT, FEATURES, VISIT
 from krisis.data.instructions import price_rule
 from krisis.json_values import JsonObject
 
-_STATED = tomllib.loads((files("krisis.data.ckd") / "questions.toml").read_text(encoding="utf-8"))
+_STATED = stated_in(__package__, "questions.toml")
 # Words instead of values, so that few groups are unique; the metadata keys are set in `records`.
 _GROUPS: Mapping[str, str] = {"stage": "ckd_stage", "sex": "sex", "age_band": "age_band"}
 _ORDERED = (Task.STAGING, Task.RISK)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 
 from krisis.data.base import (
     FeatureDescription,
@@ -15,6 +13,7 @@ from krisis.data.base import (
     FeatureValue,
     Label,
     SecondUnit,
+    stated_in,
 )
 from krisis.json_values import JsonObject
 
@@ -63,7 +62,7 @@ class Feature:
 
 
 _SHOWN = {"notpresent": "not present"}
-_STATED = tomllib.loads((files("krisis.data.ckd") / "features.toml").read_text(encoding="utf-8"))
+_STATED = stated_in(__package__, "features.toml")
 FEATURES, CONTEXT, VISIT = (
     {name: Feature.stated(entry) for name, entry in _STATED[part].items()}
     for part in ("uci", "context", "visit")

@@ -9,6 +9,7 @@ from krisis.data.base import (
     Label,
     PatientRecord,
     Task,
+    stated_in,
 )
 from krisis.data.nhanes.survey import (
     FILE,
@@ -21,7 +22,7 @@ from krisis.data.nhanes.survey import (
     Person,
     read_survey,
 )
-from krisis.data.real_people import RealPeopleSuite, described, equal_costs, stated_in
+from krisis.data.real_people import RealPeopleSuite, described, equal_costs
 from krisis.json_values import JsonObject
 
 FINDINGS = {

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import accumulate
 from statistics import NormalDist
 from types import MappingProxyType
+
+from krisis.data.base import stated_in
 
 N_SCORES = 4
 SCORE_MEANINGS: Mapping[int | str, str] = MappingProxyType(
@@ -65,6 +65,6 @@ def _evidence(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(words)})")
 
 
-_STATED = tomllib.loads((files("krisis.data.phq8") / "items.toml").read_text(encoding="utf-8"))
+_STATED = stated_in(__package__, "items.toml")
 ITEMS: tuple[Item, ...] = tuple(Item(key, **stated) for key, stated in _STATED.items())
 ITEM_KEYS: tuple[str, ...] = tuple(item.key for item in ITEMS)

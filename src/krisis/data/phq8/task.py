@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
-from importlib.resources import files
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BeforeValidator
 
-from krisis.data.base import CostTable, FeatureDescription, ReplyField, Task, TotalScale
+from krisis.data.base import CostTable, FeatureDescription, ReplyField, Task, TotalScale, stated_in
 from krisis.data.phq8.items import SCORE_MEANINGS, Item
 from krisis.data.phq8.retrieval import Retrieved
 
@@ -35,7 +33,7 @@ _ON_THE_SCALE = (
     "screening_sensitivity",
     "screening_specificity",
 )
-_STATED = tomllib.loads((files("krisis.data.phq8") / "task.toml").read_text(encoding="utf-8"))
+_STATED = stated_in(__package__, "task.toml")
 # What an abstention costs, relative to a score that is one point too low.
 PRICE: float = _STATED["costs"]["defer"] / _STATED["costs"]["too_low"]
 TASK = Task(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import TypeVar
 
 import numpy as np
 
+from krisis.data.base import stated_in
 from krisis.json_values import JsonObject
 
 Option = TypeVar("Option")
@@ -76,8 +75,7 @@ class Bank:
     @cache
     def of(cls, split: str) -> Bank:
         """Read the phrases of ``train`` or ``test``."""
-        file = files("krisis.data.phq8") / f"interviews_{split}.toml"
-        phrases = tomllib.loads(file.read_text(encoding="utf-8"))
+        phrases = stated_in(__package__, f"interviews_{split}.toml")
         topics = {key: Topic(**said) for key, said in phrases["topics"].items()}
         life = phrases["life"]
         names = {name.split()[0] for name in (*life["friend"], *life["town"], *_WEEKDAYS)}

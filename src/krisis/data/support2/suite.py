@@ -16,13 +16,13 @@ from krisis.data.base import (
     SuiteConfig,
     Task,
     age_band,
+    stated_in,
 )
 from krisis.data.real_people import (
     Parts,
     RealPeopleSuite,
     described,
     equal_costs,
-    stated_in,
 )
 from krisis.data.support2.file import DISEASES, SUPPORT2, Patient, read_patients
 from krisis.errors import InvalidValue, UnknownName

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise
 
+from krisis.data.base import stated_in
 from krisis.json_values import JsonObject
 
 # A name that speaks of the past, a risk or a family is no outcome, however strong its words.
@@ -27,8 +26,7 @@ _NUMBER_SIGN = re.compile(r"\bN(?:[°º]|\.(?=\s?[^\W\d]))\s*", re.IGNORECASE)
 @cache
 def vocabulary() -> JsonObject:
     """Return the vocabulary."""
-    text = files("krisis.data.table").joinpath("vocabulary.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return stated_in(__package__, "vocabulary.toml")
 
 
 def plain_text(text: str) -> str:
