@@ -36,7 +36,7 @@ def test_the_commands_of_the_tutorial_end_as_it_says(
     ]
     assert ends == [[]] * 7 + [["exit 1"], []]
     sheet = (ward / "sheet.md").read_text(encoding="utf-8")
-    assert "other forms: Asked in another form as well: 70 of 70" in sheet
+    assert "Asked in another form as well: 70 of 70" in sheet
     assert "of 70 stored rows" in sheet
     (first,), (second,) = ward.glob("first/*"), ward.glob("second/*")
     refused = krisis("report", str(second), "--prevalence", "0.1", "-o", "r.html", cwd=ward)
@@ -56,4 +56,4 @@ def test_the_tutorial_prints_what_it_shows(ward: Path) -> None:
     for content, printed in pairs:
         assert_shown_in_order(content, printed)
     sheet = (ward / "sheet.md").read_text(encoding="utf-8")
-    assert "Of 49 items, 10 are filled from the run, 32 must be filled by the author" in sheet
+    assert "49 items: 32 author must fill, 10 filled, 7 not applicable" in sheet
