@@ -105,6 +105,11 @@ def test_rows_of_one_patient_count_for_fewer():
         for one in (calibration_gap_interval(d).interval for d in (together, apart))
     ]
     assert widths[0] > 1.3 * widths[1]
+    # The lower limit hangs on the bins alone, the upper one on accuracy as well.
+    together = sample(4, 40, 5, bias=0.25, correlation=0.8)
+    apart = BinnedAnswers(together.confidence, together.right, together.bin, np.arange(200))
+    low, high = (calibration_gap_interval(d).interval.low for d in (together, apart))
+    assert low < high - 0.02
 
 
 def test_no_gap_and_no_error_is_no_certainty():
