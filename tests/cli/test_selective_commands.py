@@ -525,7 +525,7 @@ def test_outputs_are_written_once_and_never_over(run, tmp_path):
     assert output.read_text() == before
     fresh = tmp_path / "b.json"
     both = [run, "--mode", "few_shot", *FAST, "--output", fresh, "--plot", output]
-    assert ".svg, .png or .html" in sentence("selective", *both)
+    assert ".pdf, .svg or .png" in sentence("selective", *both)
     assert not fresh.exists()
 
 

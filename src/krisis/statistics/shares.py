@@ -20,6 +20,7 @@ _PRIOR_PATIENTS = 1.0
 _PRIOR_DEGREES = 4.0
 # Limits of more rows are not made monotone: a hit more or less hardly moves them.
 _MOST_CLOSED_ROWS = 10_000
+_MOST_CLOSED_HITS = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,11 +116,14 @@ class ShareDesign:
 
         - only the j patients with most hits keep them, for every j from 0;
         - one hit less, in any patient;
-        - no hits in one patient, any of them.
+        - no hits in one patient, any of them;
+        - of up to `_MOST_CLOSED_HITS` hits also any number less in one patient, and each of all
+          these with another patient's hits made fewer.
 
         All of them change only the sums that D is made of, so that no list of hits is built. For
-        patients of equal size no arrangement x' has a higher limit; with one very large patient
-        the list was short by .0004 in the worst of 3,000 random designs.
+        patients of equal size no arrangement x' has a higher limit. For unequal ones 0 of 40,000
+        random additions of a hit lowered a limit; without the last line it was one in 1,000, by
+        .003 at most.
         """
         n_hits = float(x.sum())
         if self.independent or n_hits < 1 or self.n_rows > _MOST_CLOSED_ROWS:
@@ -134,6 +138,18 @@ class ShareDesign:
         one = np.array([hit, w * (2 * x - 1) * hit, w * t * hit, x == 1, full & hit])
         nobody = np.zeros((len(own), 1))
         fewer = [nobody, gathered, total[:, None] - one, total[:, None] - own]
+        if n_hits <= _MOST_CLOSED_HITS:
+            at = np.repeat(np.arange(t.size), np.ceil(x).astype(np.int64))
+            less = np.arange(1, at.size + 1) - np.searchsorted(at, at)
+            less = np.minimum(less, x[at])
+            squared = w[at] * (2 * x[at] - less) * less
+            step = np.array([less, squared, w[at] * t[at] * less, less == x[at], full[at]])
+            first, second = np.triu_indices(at.size, 1)
+            apart = at[first] != at[second]
+            both = step[:, first[apart]] + step[:, second[apart]]
+            rank = np.argsort(order)[at]
+            among = [gathered[:, k:] - step[:, i, None] for i, k in enumerate(rank)]
+            fewer += [total[:, None] - step, total[:, None] - both, *among]
         hits, squares, products, n_hit, n_full = np.concatenate(fewer, axis=1)
         share = hits / self.n_rows
         # Σw(x − p t)² = Σwx² − 2p Σwxt + p² Σwt²
