@@ -11,6 +11,7 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of, rows_of_every
 import krisis
 from krisis.decisions.costs import CostTable
 from krisis.metrics.base import Rows
+from krisis.pages.sweep import SweepResult, TaskRuns
 from krisis.results.result import BenchmarkResult
 
 
@@ -78,12 +79,27 @@ def _verified(wrong: int, by: tuple[str, ...] = ()) -> Any:
     return krisis.verify(certificate, sure(start=1000, wrong=wrong))
 
 
+def _sweep() -> SweepResult:
+    """Return the runs of two tasks, one of them compared, and a cell that failed."""
+    runs = {one.backend_name: one for one in (run("careful"), weak(), lossy("lossy"))}
+    cells = [(f"{name} · ckd detection", "finished", f"20260102T_{name}") for name in runs]
+    return SweepResult(
+        name="20260102T030405Z_sweep_3fa94c",
+        cells=[*cells, ("careful · ckd staging", "failed: no key", "")],
+        tasks=[
+            TaskRuns("ckd · detection", runs, _compare(*runs.values())),
+            TaskRuns("ckd · staging", {"lossy": runs["lossy"]}, None, "one run has ended"),
+        ],
+    )
+
+
 # Name of a result, by verb and kind, to the result.
 RESULTS: dict[str, Callable[[], Any]] = {
     "compare": lambda: _compare(run("careful"), weak()),
     "compare.tested": lambda: _compare(
         run("careful"), weak(), metrics=["accuracy", "aurc"], primary="accuracy", margin=0.05
     ),
+    "sweep": _sweep,
     "compare.three": lambda: _compare(run("careful"), weak(), lossy("lossy")),
     "selective": lambda: _selective(run("careful")),
     "selective.two": lambda: _selective(run("careful"), run("eager", skill=0.5)),

@@ -52,6 +52,7 @@ def test_show(medium: str) -> None:
 HELD = {
     "compare": "compare",
     "compare-many": "compare.three",
+    "sweep": "sweep",
     "selective": "selective.two",
     "certify": "certify.groups",
     "verify": "verify.groups",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fixture_results import RESULTS
 from tests.viewer.conftest import Site, Watched
+
+from krisis.pages.shell import page as page_of
 
 pytestmark = pytest.mark.browser
 
@@ -45,17 +49,33 @@ def test_the_answer_is_on_the_first_screen(
     assert box["x"] + box["width"] <= size[0]
 
 
+CUT_TABLES = (
+    "[...document.querySelectorAll('.table-frame')]"
+    ".filter((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth + 1)"
+    ".map((one) => one.textContent.slice(0, 80))"
+)
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_no_table_cuts_a_column_on_a_wide_screen(
     watched: Watched, shown_site: Site, path: str
 ) -> None:
     page = opened(watched.page, shown_site, path, SIZES[0])
-    cut = page.evaluate(
-        "[...document.querySelectorAll('.table-frame')]"
-        ".filter((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth + 1)"
-        ".map((one) => one.textContent.slice(0, 80))"
-    )
-    assert cut == []
+    assert page.evaluate(CUT_TABLES) == []
+
+
+def test_a_sweep_begins_with_its_finding_and_cuts_no_column(
+    watched: Watched, tmp_path: Path
+) -> None:
+    sweep = RESULTS["sweep"]()
+    (tmp_path / "sweep.html").write_text(page_of(sweep.document()), encoding="utf-8")
+    watched.page.set_viewport_size({"width": 1280, "height": 900})
+    watched.page.goto((tmp_path / "sweep.html").as_uri())
+    assert watched.page.evaluate(CUT_TABLES) == []
+    text = watched.page.inner_text("main")
+    # The best model is named before any table, and where runs are kept comes last.
+    assert text.index("ckd · detection:") < text.index("Deferral Alignment")
+    assert text.index("Deferral Alignment") < text.index("20260102T_careful")
 
 
 @pytest.mark.parametrize("path", PAGES)
