@@ -389,7 +389,7 @@ def test_the_size_named_counts_the_answers_above_the_threshold_alone(
     made.save(tmp_path / "a.json")
     risk = 0.075 if told else 0.1
     reason = certify_run(read_items(tmp_path / "a.json"), CertifyOptions(risk=risk)).parts[0].reason
-    assert "the 120 most confident answers are wrong in" in reason
+    assert "% of the 120 most confident answers are wrong" in reason
     n = 5 * assured_rows(n_wrong, 120, risk=risk, level=0.056)
     assert (f"with about {n:,.0f} similar patients" in reason) == told
     assert ("how many would be enough cannot be told" in reason) == (not told)

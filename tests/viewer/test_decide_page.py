@@ -260,7 +260,7 @@ def test_without_a_certified_threshold_the_lowest_risk_is_said_and_nothing_else(
     lowest = share(Estimate(found["certified"]["lowest_risk"], bound=0.01))
     answers = f"{found['certified']['n_lowest']:,} most confident answers"
     page = site.get("/runs/double/decide?wrong=1").text.replace("\u00a0", " ")
-    assert f"lowest risk {lowest} in its {answers}" in page
+    assert f"lowest tested risk {lowest} in its {answers}" in page
 
 
 def test_the_certified_threshold_is_the_headline_with_what_is_left_for_people(site: Site) -> None:

@@ -97,6 +97,7 @@ class Threshold(_Part):
     delta: Inside | None
     threshold: float | None
     reason: str
+    no_size_helps: bool = False
     test: str
     n_patients: Count
     n_rows: Count
@@ -267,6 +268,9 @@ def _threshold(
         reason=""
         if found.threshold is not None
         else _why_none(run, sample, found, named[1], options),
+        no_size_helps=found.threshold is None
+        and options.method != "crc"
+        and found.no_size_helps(options.risk, named[1]),
         test=found.test,
         n_patients=sample.n_patients,
         n_rows=sample.n_rows,
@@ -300,19 +304,20 @@ def why_none(found: Certified, risk: float, level: float, method: Method) -> tup
     if method == "crc":
         return f"(loss + 1)/(N + 1) exceeds {risk:g} at the strictest threshold", math.nan
     seen, n = curve.risk(best), int(curve.n_accepted[best])
-    wrong = f"are wrong in {100 * seen:.3g} % of cases"
-    if not found.tested.binary:
-        wrong = f"have a mean loss of {seen:.3g}"
     whose = f"all {n}" if best == curve.threshold.size - 1 else f"the {n} most confident"
+    if found.tested.binary:
+        wrong = f"{100 * seen:.3g} % of {whose} answers are wrong"
+    else:
+        wrong = f"{whose} answers have a mean loss of {seen:.3g}"
     if not found.search.tests:
         most = found.tested.most_rows if found.tested.clustered else 1
         fewest = fewest_rows(risk, divided(level)[1]) * most
         few = f"{n} answers with a score are too few: without a single error it takes {fewest}"
-        words = f"{few}, and {whose} answers {wrong}"
+        words = f"{few}, and {wrong}"
     elif seen < risk:
-        words = f"{whose} answers {wrong}, but they are too few to show a risk of at most {risk:g}"
+        words = f"{wrong}, but they are too few to show a risk of at most {risk:g}"
     else:
-        words = f"even {whose} answers {wrong}, and the bound is {risk:g}"
+        words = f"{wrong}, and the bound is {risk:g}"
     if seen < risk:
         return words, seen
     helps_not = found.no_size_helps(risk, level)

@@ -86,7 +86,7 @@ def _certified(certificate: Certificate, part: Threshold) -> VerdictLine:
         return VerdictLine(
             key=part.group or "all",
             question=question,
-            answer=_without(certificate, part),
+            answer="no" if part.no_size_helps else "cannot tell",
             reason=f"no threshold: {part.reason}",
         )
     risk = part.risk if part.risk is not None else float("nan")
@@ -103,12 +103,6 @@ def _certified(certificate: Certificate, part: Threshold) -> VerdictLine:
             Stated(words="observed risk {}", estimate=Estimate(risk, bound=certificate.risk)),
         ],
     )
-
-
-def _without(certificate: Certificate, part: Threshold) -> Reply:
-    """Answer no where every tested risk is above the bound; else a larger sample could tell."""
-    tested = [one.loss_sum / one.n_accepted for one in part.tests if one.n_accepted]
-    return "no" if tested and min(tested) > certificate.risk else "cannot tell"
 
 
 def _coverage(part: Threshold) -> Estimate:

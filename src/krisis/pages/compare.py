@@ -291,13 +291,14 @@ def _difference_lines(delta: MetricDelta, level: float) -> Iterator[VerdictLine]
     if delta.margin is not None and delta.non_inferior is not None:
         limit = numbers.given(delta.margin)
         bound = -delta.margin if delta.direction == "higher" else delta.margin
+        verdict = delta.margin_verdict
         yield VerdictLine(
             key="margin",
             question=f"At most {limit} worse?",
             answer="yes" if delta.non_inferior else _margin_answer(delta),
             figures=[
                 Stated(
-                    words=f"{delta.margin_verdict}: {{}}",
+                    words="{}" if verdict == "cannot tell" else f"{verdict}: {{}}",
                     estimate=Estimate.of(delta.delta, delta.interval, bound=bound),
                     kind="change",
                 )

@@ -380,7 +380,7 @@ def usable_line(in_force: ThresholdInForce) -> VerdictLine:
         return line("yes", figures)
     if math.isnan(in_force.lowest_risk):
         return line("cannot tell", reason=in_force.reason)
-    words = f"lowest risk {{}} in its {in_force.n_lowest:,} most confident answers"
+    words = f"lowest tested risk {{}} in its {in_force.n_lowest:,} most confident answers"
     lowest = Estimate(in_force.lowest_risk, bound=in_force.bound.risk)
     figures = [Stated(words=words, estimate=lowest)]
     return line("no" if in_force.no_size_helps else "cannot tell", figures, reason=in_force.reason)
@@ -391,14 +391,16 @@ def usable_line(in_force: ThresholdInForce) -> VerdictLine:
 
 def left_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
     """Count the cases that are left for people."""
-    n, why = in_force.n_left, "abstained or gave no answer"
+    n, why, parts = in_force.n_left, "abstained or gave no answer", ""
     if in_force.certified:
         why = "abstained, no answer, or below that confidence"
+        below = n - int(np.count_nonzero(~table.answered))
+        parts = f", {below:,} of them below that confidence" if below > 0 else ""
     return _Line("left_for_people", "Left for people")(
         None,
         [
             Stated(
-                words=f"{n:,} of {table.n_scored:,} cases ({{}})",
+                words=f"{n:,} of {table.n_scored:,} cases ({{}}){parts}",
                 estimate=Estimate(n / table.n_scored),
             )
         ],
@@ -438,7 +440,8 @@ def groups_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
         against = Stated(words="at most {} allowed", estimate=Estimate(limit))
     if found:
         return line(None, found, [against])
-    counted = f"none of {len(large)} groups of {SMALLEST_GROUP} patients or more"
+    groups = "group" if len(large) == 1 else "groups"
+    counted = f"none of {len(large)} {groups} of {SMALLEST_GROUP} patients or more"
     return line(None, reason=counted)
 
 
