@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.fixture_results import run as invented
+from tests.fixture_results import sure
 from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
 import krisis
@@ -15,6 +18,7 @@ from krisis.decisions.audit_groups import GroupOptions, audit_groups
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import CostTable
 from krisis.decisions.decide import DecideOptions, Decision, decide_run
+from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
 from krisis.decisions.threshold_in_force import (
     RiskBound,
@@ -24,7 +28,7 @@ from krisis.decisions.threshold_in_force import (
 from krisis.errors import InvalidValue
 from krisis.metrics.base import Rows
 from krisis.metrics.items import RunItems
-from krisis.pages.verdict import verdict_of
+from krisis.pages.verdict import usable_line, verdict_of
 from krisis.results.run_items import items_of_result, source_of
 
 BOUND = RiskBound(risk=0.3, delta=0.2)
@@ -164,3 +168,17 @@ def test_the_lowest_risk_is_that_of_the_best_tested_threshold() -> None:
     assert found.search is not None
     assert len(found.search.search.tests) == 2
     assert (found.lowest_risk, found.n_lowest) == (pytest.approx(0.2), 60)
+
+
+@pytest.mark.parametrize("risk", [0.02, 0.05, 0.1, 0.3, 0.5])
+@pytest.mark.parametrize("made", [sure, lambda: invented("flat", n=400, skill=0.4)])
+def test_the_verdict_and_the_certificate_give_one_answer(
+    made: Callable[[], krisis.BenchmarkResult], risk: float
+) -> None:
+    judged = made()
+    certified = krisis.certify(judged, risk=risk, max_not_evaluated=0.5).document().verdict
+    items = items_of_result(judged, source_of(judged))
+    score = ScoreOptions(max_not_evaluated=0.5)
+    in_force = threshold_of_run(items, RiskBound(risk=risk), score=score)
+    assert certified is not None
+    assert certified.lines[0].answer == usable_line(in_force).answer
