@@ -164,7 +164,10 @@ def _check_function(
     kinds = {str(kind) for kind, _ in found}
     allowed = {"scalar", "macro", "aggregate"} if aggregates else {"scalar", "macro"}
     if not kinds:
-        raise InvalidFile(f"{place} calls {name}(), which DuckDB does not have here")
+        raise InvalidFile(
+            f"{place} calls {name}(), which DuckDB does not have here; put a column name that has "
+            "spaces or brackets in double quotes"
+        )
     if not kinds & allowed:
         raise InvalidFile(
             f"{place} calls {name}(), which is no function of one row; use columns of the row"
