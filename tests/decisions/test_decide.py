@@ -38,18 +38,20 @@ from krisis.decisions.decide import (
     decide_run,
     team_from,
 )
-from krisis.decisions.population import Population, Prevalence, positive_of
+from krisis.decisions.population import Population, Prevalence, Quantity, positive_of
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
+from krisis.metrics.table import Units
 from krisis.pages.decision_sections import cost_section
 from krisis.pages.document import Chart, Facts, Table
 from krisis.pages.numbers import threshold
 from krisis.registry import find
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
+from krisis.statistics.bootstrap import BootstrapOptions
 
 TABLE = {"costs": {0: {1: 5}, 1: {0: 20}}, "defer": {0: 2, 1: 3}, "needless_deferral": 1}
 COSTS = costs_from(TABLE, "costs.yaml")
@@ -549,3 +551,12 @@ def test_a_report_is_priced_at_the_prevalence_asked_for(tmp_path: Path) -> None:
     assert moved != krisis.decide(run, cost=costs)
     asked_for = krisis.report(run, tmp_path / "a.html", cost=str(costs), prevalence=0.1)
     assert {policy.cost for policy in moved.policies} <= set(values(asked_for.document))
+
+
+def test_a_cost_that_was_never_seen_may_exist() -> None:
+    pools = Units(np.arange(40), 40)
+    population = Population(pools, np.zeros(40, dtype=np.int64), np.ones(1))
+    free = {"cost": Quantity(np.zeros(40), low=0.0, high=5.0)}
+    found = population.intervals(free, BootstrapOptions(n_resamples=200, seed=1))["cost"]
+    assert found.low == 0
+    assert 5 / 41 < found.high < 1  # more than one row in 41 of the highest cost, and not absurd
