@@ -280,6 +280,8 @@ def test_repeats_and_other_forms_have_the_name_of_their_case(tmp_path: Path) -> 
     writer.close()
     with open_run(path) as run:
         assert run.rows() == [own, again, other]
+        # What was shown of a record counts for its askings, not for other forms of it.
+        assert [one["creatinine"] for one in run.features()] == [4.0, 4.0]
         # Only what its case does not say is kept with a row.
         assert run.select("SELECT count(*) FROM rows WHERE metadata IS NOT NULL") == [(1,)]
 
