@@ -391,11 +391,12 @@ def usable_line(in_force: ThresholdInForce) -> VerdictLine:
 
 def left_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
     """Count the cases that are left for people."""
-    n, why, parts = in_force.n_left, "abstained or gave no answer", ""
+    n, why, below = in_force.n_left, "abstained or gave no answer", 0
     if in_force.certified:
-        why = "abstained, no answer, or below that confidence"
         below = n - int(np.count_nonzero(~table.answered))
-        parts = f", {below:,} of them below that confidence" if below > 0 else ""
+    parts = f", {below:,} of them below that confidence" if below > 0 else ""
+    if parts:
+        why = f"the others {why}"
     return _Line("left_for_people", "Left for people")(
         None,
         [
