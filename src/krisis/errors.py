@@ -212,7 +212,7 @@ class WorkerLost(MalformedReply):
 
 
 class RequestRefused(BackendError):
-    """The provider refuses this request whatever the number of attempts."""
+    """The provider refuses this request, however often it is sent."""
 
     failure_class = "refused_request"
 

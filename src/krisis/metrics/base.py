@@ -279,7 +279,7 @@ class BaseMetric(ABC):
         return self._rescored(table)[1]
 
     def _rescored(self, table: Table) -> tuple[MetricScore, Form | Undefined]:
-        """Return the score of a metric that has no form, and what stands in for the form."""
+        """Return the score of a metric that has no form, and what is used in place of the form."""
         self.check()
         computed: object = self.compute(Rows(table.rows, table.answers))
         if not isinstance(computed, MetricScore):

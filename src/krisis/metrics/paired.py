@@ -189,7 +189,7 @@ class _TwoRuns:
                 self._permuted(weighted, moving, exchanges, n),
             )
             if error is None or errors is None:
-                # Without influences the spread of the exchanges stands in for every one of them.
+                # Without influences the spread of the exchanges is used for every one of them.
                 spread = float(np.nanstd(swapped)) if np.isfinite(swapped).any() else 0.0
                 error = errors = np.array([spread])
             observed.append((side.right - side.left, max(float(error[0]), side.floor)))

@@ -115,7 +115,7 @@ def undefined_form(error: BaseException) -> Undefined:
 
 
 def _scored(metric: BaseMetric, table: Table) -> tuple[MetricScore, Form | Undefined]:
-    """Score one metric; whatever its code raises must cost neither the rows nor the others."""
+    """Score one metric; an error in its code must cost neither the rows nor the other metrics."""
     try:
         return metric.scored(table)
     except (Exception, SystemExit) as error:

@@ -23,6 +23,7 @@ from krisis.metrics.totals import (
     totals_of,
 )
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.ranking import auroc
 
 _FIGURES = (TotalMAE, TotalBias, TotalCorrelation, ScreeningSensitivity, ScreeningSpecificity)
 
@@ -135,8 +136,7 @@ def _auroc(score: FloatArray, positive: BoolArray) -> float:
     """Return the chance that a positive patient has the higher total, ties counting half."""
     if not positive.any() or positive.all():
         return math.nan
-    levels, code = np.unique(score, return_inverse=True)
-    above = np.bincount(code[positive], minlength=levels.size)
-    below = np.bincount(code[~positive], minlength=levels.size)
-    won = above @ (np.cumsum(below) - below) + 0.5 * (above @ below)
-    return float(won / (above.sum() * below.sum()))
+    levels, code = np.unique(-score, return_inverse=True)  # the highest total first
+    sides = (np.bincount(code[one], minlength=levels.size) for one in (positive, ~positive))
+    above, below = (one.astype(np.float64)[:, None] for one in sides)
+    return float(auroc(above, below).value[0])
