@@ -19,12 +19,12 @@ from krisis.registry import fault_of_own_code
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Evaluate": {
         "run": ("krisis.cli.run", "Run a suite on a model and score the answers."),
-        "sweep": ("krisis.cli.sweep", "Run every model of a plan on every task, side by side."),
+        "sweep": ("krisis.cli.sweep", "Run several models on several tasks."),
         "resume": (
             "krisis.cli.resume",
             "Finish a run or a sweep that was cut short.",
         ),
-        "read": ("krisis.cli.read", "Let a person read the cases; the answers are a run."),
+        "read": ("krisis.cli.read", "Have a person answer the cases, as a run."),
         "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
     },
     "Look": {
@@ -35,24 +35,24 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Compare runs on the same cases, pair by pair.",
         ),
         "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),
-        "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),
-        "sheet": ("krisis.cli.sheet", "Write what a paper about a run must say, as Markdown."),
+        "view": ("krisis.cli.view", "Browse saved runs, on this machine only."),
+        "sheet": ("krisis.cli.sheet", "Write the reporting sheet (TRIPOD-LLM) of a run."),
     },
     "Decide": {
         "plan": ("krisis.cli.plan", "Estimate the sample size of a study."),
-        "selective": ("krisis.cli.selective", "Judge how well confidence ranks the answers."),
+        "selective": ("krisis.cli.selective", "Measure how well confidence ranks the answers."),
         "calibrate": ("krisis.cli.calibrate", "Fit a calibrator: from signals to a probability."),
         "certify": ("krisis.cli.certify", "Find a confidence threshold with a bounded risk."),
         "monitor": ("krisis.cli.monitor", "Check that a certified risk still holds, over time."),
-        "decide": ("krisis.cli.decide", "Say what answering and deferring cost."),
-        "audit": ("krisis.cli.audit", "Say whether a run holds in every group of patients."),
+        "decide": ("krisis.cli.decide", "Estimate what answering and deferring cost."),
+        "audit": ("krisis.cli.audit", "Check performance by subgroup."),
         "check": ("krisis.cli.check", "Check a run against requirements; exit 1 if one fails."),
     },
     "Data": {
         "info": ("krisis.cli.info", "List suites, backends and metrics, or describe one."),
         "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),
         "data": ("krisis.cli.data", "Write the embedded cohorts, or check your own files."),
-        "import": ("krisis.cli.import_run", "Turn predictions of other programs into runs."),
+        "import": ("krisis.cli.import_run", "Import predictions from other tools."),
         "export": ("krisis.cli.export", "Write a run as a table, Inspect log or run file."),
     },
     "Maintain": {

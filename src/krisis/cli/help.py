@@ -209,6 +209,8 @@ def value_of(parameter: Any) -> str:
 
 def _meaning(option: Any) -> str:
     text: str = option.help or ""
+    if option.multiple:
+        text = f"{text.removesuffix('.')}; repeatable."
     default = getattr(option.default, "value", option.default)
     if option.required or not option.show_default or callable(default):
         return text
@@ -216,7 +218,8 @@ def _meaning(option: Any) -> str:
         return f"{text} Default: on." if default else text
     if isinstance(default, list | tuple):
         default = ", ".join(map(str, default))
-    return f"{text} Default: {default}." if default not in (None, "") else text
+    is_said = default in (None, "") or "efault" in text
+    return text if is_said else f"{text} Default: {default}."
 
 
 def in_two_columns(rows: Iterable[tuple[str, str]], column: int, width: int) -> Iterator[str]:

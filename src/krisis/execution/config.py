@@ -55,13 +55,13 @@ class RunConfig(BaseModel):
     )
     mode: str | None = Field(None, description="Mode of the suite, such as few_shot.")
     preset: str | None = Field(None, description="Preset of the suite, such as v0.1 of ckd.")
-    suite_options: JsonObject = Field({}, description="Another option of the suite; repeatable.")
+    suite_options: JsonObject = Field({}, description="Another option of the suite.")
     limit: int | None = Field(None, ge=1, description="Only the first N records.")
     temperature: float | None = Field(None, ge=0, description="Sampling temperature.")
     max_output_tokens: int | None = Field(None, ge=1, description="Cap on a reply's tokens.")
     base_url: str | None = Field(None, description="Base URL of the provider's API.")
     max_retries: int | None = Field(None, ge=0, description="Retries of one call.")
-    model_options: JsonObject = Field({}, description="Another option of the backend; repeatable.")
+    model_options: JsonObject = Field({}, description="Another option of the backend.")
     prompt: PromptTemplate | None = Field(
         None, description="Prompt of your own, a text file; see --print-prompt."
     )
@@ -72,7 +72,7 @@ class RunConfig(BaseModel):
     instructions: str = Field(
         "price", description="What the prompt says about abstaining: price, bare or policy."
     )
-    metrics: list[str] = Field([], description="Only this metric or bundle; repeatable.")
+    metrics: list[str] = Field([], description="Metric or bundle, by its key.")
     batch_size: int = Field(8, ge=1, description="Records that share one call.")
     max_concurrency: int = Field(1, ge=1, description="Maximum concurrent calls.")
     cluster: str | None = Field(
@@ -84,7 +84,7 @@ class RunConfig(BaseModel):
     perturb: list[str] = Field(
         [],
         description="Also ask in another form: feature-order, answer-order, unit, missing-word "
-        "or paraphrase; repeatable.",
+        "or paraphrase.",
     )
     adaptive: bool = Field(True, description="Adapt to rate limits.")
     requests_per_minute: float | None = Field(None, gt=0, description="Maximum calls per minute.")
