@@ -1,4 +1,4 @@
-"""`krisis audit`: whether a run holds in every group and twice, and whether labels agree."""
+"""`krisis audit`: performance by subgroup, stability of answers, agreement of labels."""
 
 from __future__ import annotations
 

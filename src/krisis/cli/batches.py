@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from krisis.backends.batch_api import BatchApi
-from krisis.cli.carry_out import announce, carry_out, write_run_file
+from krisis.cli.run_command import announce, execute_run, write_run_file
 from krisis.cli.help import command, new_app
 from krisis.cli.resume import TRUST_OPTION, stored_config
 from krisis.cli.streams import echo_json
@@ -97,7 +97,7 @@ def _take_up(run: Path, trust: bool, *, wait: bool, poll_seconds: float | None =
     _read(run, trust)
     config = stored_config(run, {"batch": True, "poll_seconds": poll_seconds}, trust=trust)
     recorder = Recorder.resume(run, announce=announce)
-    write_run_file(config, [carry_out(config, recorder, submit=False, wait=wait)])
+    write_run_file(config, [execute_run(config, recorder, submit=False, wait=wait)])
 
 
 async def _states(api: BatchApi, found: RunContents) -> list[JsonObject]:

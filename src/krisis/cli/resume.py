@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from krisis.cli.carry_out import announce, carry_out, write_run_file
+from krisis.cli.run_command import announce, execute_run, write_run_file
 from krisis.cli.help import command, new_app
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.sweep import resume_sweep
@@ -40,7 +40,7 @@ def resume(
         return
     config = stored_config(run, options, trust=trust)
     recorder = Recorder.resume(run, retry_failed=failed, announce=announce)
-    write_run_file(config, [carry_out(config, recorder)])
+    write_run_file(config, [execute_run(config, recorder)])
 
 
 def stored_config(run: Path, options: JsonObject, *, trust: bool) -> RunConfig:

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from krisis.backends.wording import built_in_prompt
-from krisis.cli.carry_out import announce, carry_out, write_run_file
+from krisis.cli.run_command import announce, execute_run, write_run_file
 from krisis.cli.help import command, new_app
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.sweep import start
@@ -83,7 +83,7 @@ def run(
     if dry_run:
         typer.echo("\n".join(map(dry_run_text, settings)), nl=False)
         return []
-    runs = [carry_out(one, _recorder(one, resume=resume), wait=not detach) for one in settings]
+    runs = [execute_run(one, _recorder(one, resume=resume), wait=not detach) for one in settings]
     write_run_file(settings[0], runs)
     return runs
 

@@ -41,14 +41,14 @@ class ParquetFile:
         self.connection = _connected()
         quoted = str(path).replace("'", "''")
         self.lines = f"read_parquet('{quoted}', file_row_number = true)"
-        with self.told():
+        with self.translated_errors():
             described = self.query(f"describe select * from {self.lines}")
             self.types = {str(row[0]): str(row[1]) for row in described}
             self.n_rows = int(self.query(f"select count(*) from {self.lines}")[0][0])
         self._check()
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def translated_errors(self) -> Iterator[None]:
         """Say in one sentence what DuckDB cannot read."""
         import duckdb
 
@@ -64,7 +64,7 @@ class ParquetFile:
 
     def array(self, expression: str) -> NDArray[np.generic]:
         """Return an expression of every row, in the order of the file."""
-        with self.told():
+        with self.translated_errors():
             found = self.connection.execute(f"select {expression} as v from {self.lines}")
             column: NDArray[np.generic] = found.fetchnumpy()["v"]  # type: ignore[assignment]
             return column
@@ -76,19 +76,21 @@ class ParquetFile:
     @property
     def failed(self) -> str:
         """The condition of a row with neither an answer nor an abstention."""
-        told = ["coalesce(failed::boolean, false)"] if self.has("failed") else []
-        told += ["error is not null"] if self.has("error") else []
+        conditions = ["coalesce(failed::boolean, false)"] if self.has("failed") else []
+        conditions += ["error is not null"] if self.has("error") else []
         lost = "('no_answer', 'not_evaluated')"
-        told += [f"coalesce(outcome, '') in {lost}"] if self.has("outcome") else []
-        return " or ".join(told) or "false"
+        conditions += [f"coalesce(outcome, '') in {lost}"] if self.has("outcome") else []
+        return " or ".join(conditions) or "false"
 
     @property
     def no_answer(self) -> str:
         """The condition of a row whose reply is no answer."""
         classes = ", ".join(f"'{name}'" for name in sorted(NO_ANSWER_CLASSES))
-        told = [f"coalesce(failure_class, '') in ({classes})"] if self.has("failure_class") else []
-        told += ["coalesce(outcome, '') = 'no_answer'"] if self.has("outcome") else []
-        return f"(({self.failed}) and ({' or '.join(told) or 'false'}))"
+        conditions = (
+            [f"coalesce(failure_class, '') in ({classes})"] if self.has("failure_class") else []
+        )
+        conditions += ["coalesce(outcome, '') = 'no_answer'"] if self.has("outcome") else []
+        return f"(({self.failed}) and ({' or '.join(conditions) or 'false'}))"
 
     @property
     def not_evaluated(self) -> str:
@@ -150,7 +152,7 @@ class ParquetFile:
                 + ", ".join(f"'{one}'" for one in OUTCOMES)
                 + ")"
             )
-        with self.told():
+        with self.translated_errors():
             cells = ", ".join(f"min(file_row_number) filter ({sql})" for sql in wrong.values())
             firsts = self.query(f"select {cells} from {self.lines}")[0]
         for name, row in zip(wrong, firsts, strict=True):
@@ -179,7 +181,7 @@ class ParquetFile:
     def facts(self) -> JsonObject:
         """Return what `krisis export` wrote beside the rows; nothing in files of others."""
         quoted = self.place.replace("'", "''")
-        with self.told():
+        with self.translated_errors():
             found = self.query(
                 f"select decode(value) from parquet_kv_metadata('{quoted}') "
                 f"where decode(key) = '{FACTS}'"
@@ -261,7 +263,7 @@ class ParquetColumns(ParquetFile, Columns):
         listed = f"* replace ({texts})" if texts else "*"
         only = len(places) < self.n_rows and ", ".join(map(str, places))
         some = f"where file_row_number in ({only or -1})" if only is not False else ""
-        with self.told():
+        with self.translated_errors():
             found = self.connection.execute(f"select {listed} from {self.lines} {some}")
             names = [column[0] for column in found.description or ()]
             lines = found.fetchall()
@@ -288,7 +290,7 @@ class ParquetColumns(ParquetFile, Columns):
         abstained = cells.get("outcome") == "abstained" or _is_set(cells.get("abstained"))
         if not self.has("outcome") and not self.has("abstained"):
             abstained = cells["prediction"] is None
-        told = {
+        conditions = {
             kind: {
                 key: _value(cells[column], flag=flag)
                 for key, (column, flag) in columns.items()
@@ -366,7 +368,7 @@ class ParquetColumns(ParquetFile, Columns):
     def _values(self, name: str, among: str = "true") -> tuple[str, list[JsonValue]]:
         """Return the cells of a column as SQL, and its values in the order of the file."""
         cell = f'case when {among} then "{_doubled(name)}" end'
-        with self.told():
+        with self.translated_errors():
             found = self.query(
                 f"select {cell} as v from {self.lines} where v is not null group by 1 "
                 f"order by min(file_row_number) limit {MOST_VALUES + 1}"
@@ -447,7 +449,7 @@ class ParquetColumns(ParquetFile, Columns):
         listed = ", ".join('"' + name.replace('"', '""') + '"' for name in others)
         last = f", hash({listed})" if others else ""
         named = ", ".join(keys)
-        with self.told():
+        with self.translated_errors():
             found = self.connection.execute(
                 f"select file_row_number as v, hash({named}) as h from {self.lines} "
                 f"order by {named}{last}"

@@ -1,4 +1,4 @@
-"""Carrying a run out for the command line: Ctrl-C, the report, and what to type next."""
+"""A run from the command line: Ctrl-C, the report, and what to type next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def announce(sentence: str) -> None:
     typer.echo(sentence, err=True)
 
 
-def carry_out(
+def execute_run(
     config: RunConfig, recorder: Recorder, *, submit: bool = True, wait: bool = True
 ) -> Path:
     """Run, print the report, and end with a code that says how it went, or the run.
@@ -50,7 +50,7 @@ def carry_out(
         execution = replace(execution, batching=batching)
     benchmark = Benchmark.of(parts, config, execution)
     with ctrl_c(stop), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ThirdPartyWarning)  # told above, in one line
+        warnings.simplefilter("ignore", ThirdPartyWarning)  # announced above, in one line
         try:
             result = benchmark.run(parts.records, suite_description=parts.description)
         except BackendError as error:
