@@ -9,9 +9,9 @@ from pathlib import Path
 import typer
 
 from krisis.backends.batch_api import BatchApi
-from krisis.cli.run_command import announce, execute_run, write_run_file
 from krisis.cli.help import command, new_app
 from krisis.cli.resume import TRUST_OPTION, stored_config
+from krisis.cli.run_command import announce, execute_run, write_run_file
 from krisis.cli.streams import echo_json
 from krisis.errors import BackendError, InvalidFile
 from krisis.execution.assembly import backend_of

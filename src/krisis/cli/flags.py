@@ -32,7 +32,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--browser": ("", "Open a browser."),
     "--by": (
         "COLUMNS",
-        "Comma-separated columns that define groups; numbers as age:40:60. Default: the task's own.",
+        "Comma-separated columns that define groups; numbers as age:40:60. Default: the task's.",
     ),
     "--cache-path": ("FILE", "File of the reply cache."),
     "--calibration": (
@@ -132,11 +132,11 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--new": ("RUN", "Run of patients seen since the certificate, in order of arrival."),
     "--no-worse": (
         "RULE",
-        "Fail if the metric is worse by more than this and the difference is significant: 'accuracy by 0.03'.",
+        "Fail if significantly worse, and by more than this: 'accuracy by 0.03'.",
     ),
     "--non-inferior": (
         "RULE",
-        "Fail unless a larger loss than this is excluded: 'accuracy by 0.03'.",
+        "Fail unless a loss larger than this is excluded: 'accuracy by 0.03'.",
     ),
     "--ordinal": ("", "The answers are ordered, as listed."),
     "--output": ("FILE", "Where to write: a new file or folder."),
@@ -199,7 +199,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     ),
     "--token": (
         "",
-        "Require the token in the address; without it, every user of this machine can read the runs.",
+        "Require the token of the address; without it, all users of this machine can read.",
     ),
     "--trust": ("", "Use the code, addresses and files named by another user's run."),
     "--truth": ("COLUMN", "Column with the right answer."),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from krisis.cli.run_command import announce, execute_run, write_run_file
 from krisis.cli.help import command, new_app
+from krisis.cli.run_command import announce, execute_run, write_run_file
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.sweep import resume_sweep
 from krisis.errors import InvalidFile, InvalidValue

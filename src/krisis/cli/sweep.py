@@ -8,9 +8,9 @@ from pathlib import Path
 
 import typer
 
-from krisis.cli.run_command import announce, ctrl_c, even_repeats, write_run_file
 from krisis.cli.console import print_document
 from krisis.cli.help import command, new_app
+from krisis.cli.run_command import announce, ctrl_c, even_repeats, write_run_file
 from krisis.cli.run_file import run_format
 from krisis.cli.run_options import given_options, with_options
 from krisis.errors import UserError

@@ -290,7 +290,7 @@ class ParquetColumns(ParquetFile, Columns):
         abstained = cells.get("outcome") == "abstained" or _is_set(cells.get("abstained"))
         if not self.has("outcome") and not self.has("abstained"):
             abstained = cells["prediction"] is None
-        conditions = {
+        given = {
             kind: {
                 key: _value(cells[column], flag=flag)
                 for key, (column, flag) in columns.items()
@@ -307,10 +307,10 @@ class ParquetColumns(ParquetFile, Columns):
             _label(cells["ground_truth"]),
             abstained and error is None,
             None if cells.get("confidence") is None else float(cells["confidence"]),
-            metadata={**told["metadata"], **extra},
+            metadata={**given["metadata"], **extra},
             record_id=record,
             cluster_id=str(cells.get("cluster_id") or record),
-            signals=told["signals"],
+            signals=given["signals"],
             error=None if error is None else str(error),
             failure_class=failure_class,
             raw_response=str(cells.get("raw_response") or ""),
