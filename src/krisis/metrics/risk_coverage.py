@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from krisis.display import format_value, html_chart, html_line, html_table
+from krisis.display import Documented, format_value
 from krisis.errors import InvalidValue
 
 FloatArray = NDArray[np.float64]
@@ -20,16 +20,17 @@ Space = Literal["selective", "generalized"]
 _FEW_LEVELS = 32
 _N_PROBED = 1024
 _ITEMS_PER_BLOCK = 65_536
-_MOST_DRAWN = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RiskCoverageCurve:
+class RiskCoverageCurve(Documented):
     """Working points in the order of falling confidence; one per distinct confidence.
 
     ``n_accepted`` and ``loss_accepted`` count the items and sum the losses accepted at each
     working point; ``n_items`` also counts the items without a prediction.
     """
+
+    builder: ClassVar[str] = "krisis.pages.selective:curve_document"
 
     n_items: int
     n_accepted: IntArray
@@ -41,24 +42,6 @@ class RiskCoverageCurve:
         return (
             f"RiskCoverageCurve({self.n_accepted.size:,} working points, {self.n_items:,} items, "
             f"Cmax {format_value(self.cmax)}, {areas})"
-        )
-
-    def _repr_html_(self) -> str:
-        """Return the selective risk over coverage, drawn, and the areas as a notebook shows them.
-
-        The drawing starts as the area does: at coverage 0 with the risk of the first point.
-        """
-        if not self.n_accepted.size:
-            return html_line(f"No item of {self.n_items:,} was predicted, so there is no curve.")
-        shown = self.thinned(spread_evenly(self.n_accepted.size, _MOST_DRAWN))
-        risk = shown.selective_risk.tolist()
-        points = list(zip([0.0, *shown.coverage.tolist()], [risk[0], *risk], strict=True))
-        figures = (self.cmax, self.aurc(), self.augrc())
-        return html_chart(
-            points, x="coverage", y="selective risk", title="Risk–coverage curve"
-        ) + html_table(
-            ("items", "working points", "Cmax", "AURC", "AUGRC"),
-            [(f"{self.n_items:,}", f"{self.n_accepted.size:,}", *map(format_value, figures))],
         )
 
     @property

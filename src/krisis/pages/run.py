@@ -65,6 +65,7 @@ from krisis.results.report_tables import (
     note_lines,
     stopping_lines,
 )
+from krisis.statistics.intervals import level_name
 from krisis.task_facts import TaskFacts
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
@@ -552,6 +553,13 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
     return found
 
 
+def scores_document(scores: MetricScores) -> Document:
+    """Return what there is to show of scores alone."""
+    bare = BenchmarkResult([], scores, {}, "")
+    sections = [replace(one, folded=False) for one in _scores_of(bare, None, {})]
+    return Document(title="Scores", sections=sections, first=[one.key for one in sections])
+
+
 # Families of metrics by the beginnings of their keys; the rest is about answers.
 _FAMILIES = {
     "Deferral": ("deferral", "right_decisions", "inappropriate", "accuracy_on_answerable"),
@@ -587,6 +595,7 @@ def _scores_of(
     lines = [
         *([f"Lower is better: {', '.join(lower)}."] if lower else []),
         *_undefined(scores),
+        *_levels(scores),
         *note_lines(scores),
         *_calibration(scores),
         *_confident_errors(scores),
@@ -643,6 +652,16 @@ def _undefined(scores: Mapping[str, MetricScore]) -> list[str]:
         f"{', '.join(names)} {'have' if names[1:] else 'has'} no interval: {explained(reason)}"
         for reason, names in without.items()
     ]
+
+
+def _levels(scores: Mapping[str, MetricScore]) -> list[str]:
+    """Say which interval has which level, where they differ."""
+    names: dict[float, list[str]] = {}
+    for score in scores.values():
+        if score.interval and score.interval.defined:
+            names.setdefault(score.interval.level, []).append(score.name)
+    mixed = sorted(names) if len(names) > 1 else []
+    return [f"{level_name([level])} intervals: {', '.join(names[level])}." for level in mixed]
 
 
 def _calibration(scores: MetricScores) -> list[str]:

@@ -15,9 +15,12 @@ from krisis.json_values import JsonMapping
 from krisis.metrics.explanations import explained, method_lines
 from krisis.metrics.items import RunItems
 from krisis.metrics.repeats import Ties
+from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.weighted_curve import area_key
-from krisis.pages.document import Cell, Column, Document, Section, Sentences, Table
+from krisis.pages.charts.curves import Curve, risk_coverage
+from krisis.pages.document import Cell, Chart, Column, Document, Section, Sentences, Table
 from krisis.pages.numbers import Estimate, count, figure, given, level, share
+from krisis.pages.style import Style
 from krisis.results.loading import distinct_names
 
 # Figure of selective prediction → its heading.
@@ -33,6 +36,27 @@ AREAS = {
 NOT_REACHED = "coverage_is_never_reached"
 # The smallest number of patients in the simulation that the intervals were checked by.
 _FEW = 15
+
+
+def curve_document(curve: RiskCoverageCurve) -> Document:
+    """Return what a risk–coverage curve shows of itself: its points and the areas under it."""
+    title, n_points = "Risk–coverage curve", curve.n_accepted.size
+    if not n_points:
+        nothing = f"No item of {count(curve.n_items)} was predicted, so there is no curve."
+        return Document(title=title, lead=[nothing])
+    counts = (Column("count", "items"), Column("count", "working points"))
+    areas = {"Cmax": curve.cmax, "AURC": curve.aurc(), "AUGRC": curve.augrc()}
+    table = Table(
+        columns=(*counts, *(Column("figure", name) for name in areas)),
+        rows=[[curve.n_items, n_points, *areas.values()]],
+    )
+    style = Style()
+    chart = Chart(
+        key="risk_coverage",
+        draw=lambda: risk_coverage({"the curve": Curve.alone(curve)}, style).figure(style),
+    )
+    section = Section(key="curve", title="Points and areas", parts=[chart, table])
+    return Document(title=title, sections=[section], first=["curve"])
 
 
 def selective_document(found: Selective) -> Document:
