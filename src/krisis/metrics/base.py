@@ -411,6 +411,13 @@ class BaseMetric(ABC):
         return self.compute(results)
 
 
+class GroupedMetric(BaseMetric):
+    """A metric broken down by a metadata column, the first of the task unless another is named."""
+
+    def __init__(self, *, group_by: str = "") -> None:
+        self.group_by = group_by
+
+
 def _computed_by_form(self: BaseMetric, results: Sequence[EvaluationResult]) -> MetricScore:
     """Return the score of the form; of an empty list, NaN with a reason."""
     return self.scored(table_of(results))[0]

@@ -13,7 +13,7 @@ from krisis.decisions.threshold_in_force import RiskBound
 from krisis.json_values import JsonMapping, JsonValue, dumps
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.metrics.explanations import explained, method_lines, methods_of
-from krisis.metrics.partition import DUE, SAFE, Cells, Partition
+from krisis.metrics.partition import DUE, SAFE, Partition, VerdictCounts
 from krisis.metrics.table import Table as CaseTable
 from krisis.pages.cases import (
     SCORED,
@@ -199,7 +199,11 @@ def _one_line(text: str) -> str:
 def _cases(result: BenchmarkResult) -> list[Section]:
     """Return the one partition, what deferral is judged by, and why cases should be deferred."""
     found = Partition.of(result.rows.table)
-    kinds: dict[str, Cells] = {SAFE: found.safe, DUE: found.due, "not labelled": found.unlabelled}
+    kinds: dict[str, VerdictCounts] = {
+        SAFE: found.safe,
+        DUE: found.due,
+        "not labelled": found.unlabelled,
+    }
     rows: list[list[Cell]] = [
         [name, one.right, one.wrong, one.abstained, one.no_answer, one.n]
         for name, one in kinds.items()

@@ -12,7 +12,7 @@ import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
-from krisis.metrics.partition import CELLS, deferral_cell, verdicts
+from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell, verdicts
 from krisis.metrics.table import BoolArray, IntArray, Table
 from krisis.pages.charts.paired_confidence import QUADRANTS, in_bin
 from krisis.pages.worst import reasons_of
@@ -140,7 +140,7 @@ class MatchedPair:
             "record_id": row.record_id,
             "truth": self._words(row.ground_truth),
             "due": row.metadata.get("should_abstain"),
-            "cell": CELLS[cell][0] if cell else "",
+            "cell": DEFERRAL_CELLS[cell].asked if cell else "",
             "reasons": reasons_of(row.metadata),
             "sides": [self.side(which, place) for which in (0, 1)],
         }
