@@ -22,8 +22,8 @@ from krisis.decisions.run_sample import ScoreOptions
 from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
-from krisis.metrics.classification import sides_of
 from krisis.metrics.discrimination import probability_of_positive
+from krisis.metrics.disease import sides_of
 from krisis.metrics.forms import prior_icc
 from krisis.metrics.items import RunItems
 from krisis.metrics.labels import Label

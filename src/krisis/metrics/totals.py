@@ -15,24 +15,11 @@ import numpy as np
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
-from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
+from krisis.metrics.base import BaseMetric
 from krisis.metrics.forms import Form, Mean, Share, Undefined
 from krisis.metrics.labels import TotalScale, hashable
 from krisis.metrics.ordinal import NO_ORDER, Agreement, correlation
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table
-
-__all__ = [
-    "EvaluationResult",
-    "Rows",
-    "ScreeningSensitivity",
-    "ScreeningSpecificity",
-    "TotalBias",
-    "TotalCorrelation",
-    "TotalMAE",
-    "TotalScale",
-    "Totals",
-    "totals_of",
-]
 
 # What a missing item counts as: the mean of the patient's other items, or 0.
 MISSING = ("prorate", "zero")
@@ -222,7 +209,8 @@ class TotalBias(_ErrorOfTotal):
     Reference: Kroenke et al., The PHQ-8 as a measure of current depression in the general
     population, J Affect Disord 114 (2009) 163–173; prorating as in the manuals of the PHQ.
 
-    >>> from krisis.metrics.table import Answers
+    >>> from krisis.metrics import Answers, EvaluationResult, Rows
+    >>> from krisis.task_facts import TotalScale
     >>> task = Answers((0, 1, 2, 3), ordered=True, total=TotalScale(2, 1, 3))
     >>> rows = [EvaluationResult(p, 2, cluster_id="A", metadata={"item": p}) for p in (1, 2)]
     >>> TotalBias()(Rows(rows, task)).value
@@ -248,7 +236,8 @@ class TotalMAE(_ErrorOfTotal):
     Reference: Kroenke et al., The PHQ-8 as a measure of current depression in the general
     population, J Affect Disord 114 (2009) 163–173.
 
-    >>> from krisis.metrics.table import Answers
+    >>> from krisis.metrics import Answers, EvaluationResult, Rows
+    >>> from krisis.task_facts import TotalScale
     >>> task = Answers((0, 1, 2, 3), ordered=True, total=TotalScale(2, 1, 3))
     >>> rows = [EvaluationResult(p, 2, cluster_id="A", metadata={"item": p}) for p in (1, 2)]
     >>> TotalMAE()(Rows(rows, task)).value
@@ -275,6 +264,7 @@ class TotalCorrelation(_OfTotals):
     Reference: Pearson, Notes on regression and inheritance in the case of two parents,
     Proceedings of the Royal Society of London 58 (1895) 240–242.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> TotalCorrelation()([EvaluationResult(1, 1)]).details["reason"]
     'task_has_no_total'
     """
@@ -343,7 +333,8 @@ class ScreeningSensitivity(_Screening):
     Reference: Kroenke et al., The PHQ-8 as a measure of current depression in the general
     population, J Affect Disord 114 (2009) 163–173.
 
-    >>> from krisis.metrics.table import Answers
+    >>> from krisis.metrics import Answers, EvaluationResult, Rows
+    >>> from krisis.task_facts import TotalScale
     >>> task = Answers((0, 1, 2, 3), ordered=True, total=TotalScale(2, 1, 3))
     >>> rows = [EvaluationResult(p, 2, cluster_id="A", metadata={"item": p}) for p in (1, 2)]
     >>> ScreeningSensitivity()(Rows(rows, task)).value
@@ -366,7 +357,8 @@ class ScreeningSpecificity(_Screening):
     Reference: Kroenke et al., The PHQ-8 as a measure of current depression in the general
     population, J Affect Disord 114 (2009) 163–173.
 
-    >>> from krisis.metrics.table import Answers
+    >>> from krisis.metrics import Answers, EvaluationResult, Rows
+    >>> from krisis.task_facts import TotalScale
     >>> task = Answers((0, 1, 2, 3), ordered=True, total=TotalScale(2, 1, 3))
     >>> rows = [EvaluationResult(0, 1, cluster_id="A", metadata={"item": p}) for p in (1, 2)]
     >>> ScreeningSpecificity()(Rows(rows, task)).value
