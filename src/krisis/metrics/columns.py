@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from krisis.answers import Label
 from krisis.errors import InvalidValue
-from krisis.metrics.labels import FloatArray, IntArray, Label
+from krisis.metrics.labels import FloatArray, IntArray
 from krisis.outcomes import NO_ANSWER_CLASSES, OUTCOMES
 
 if TYPE_CHECKING:

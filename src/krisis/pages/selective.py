@@ -12,7 +12,7 @@ from krisis.confidence.evaluation import Evaluation
 from krisis.confidence.variants import CALIBRATED, constant_value
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping
-from krisis.metrics.explanations import explained, method_lines
+from krisis.metrics.explanations import explained, method_lines, reason_words
 from krisis.metrics.items import RunItems
 from krisis.metrics.repeats import Ties
 from krisis.metrics.risk_coverage import RiskCoverageCurve
@@ -201,7 +201,7 @@ def _notes(found: Selective, names: Sequence[str]) -> Iterator[str]:
         yield f"Only {evaluation.n_clusters} {people}: the intervals were checked from {_FEW} on."
     for name, report, ties in zip(names, artifact["totals"], artifact["ties"], strict=True):
         if report is not None:
-            yield f"Totals ({name}): {report['summary']}"
+            yield f"Totals ({name}): {_totals(report)}."
         if ties and ties["n_tied"]:
             yield f"Ties ({name}): {Ties(**ties)}."
     for variant, both in evaluation.curves.items():
@@ -219,6 +219,29 @@ def _notes(found: Selective, names: Sequence[str]) -> Iterator[str]:
     if any(c.losses.size and c.curve.risk_at(at) is None for c in curves for at in asked):
         yield f"Risk at coverage –: {explained(NOT_REACHED)}."
     yield from method_lines(_methods(evaluation))
+
+
+# Metric of totals → its name, and where the report of totals has its value.
+_TOTALS = {
+    "total_mae": ("Total MAE", "total", "mae"),
+    "total_bias": ("Total Bias", "total", "bias"),
+    "total_correlation": ("Total Correlation", "total", "pearson"),
+    "screening_sensitivity": ("Screening Sensitivity", "screening", "recall"),
+    "screening_specificity": ("Screening Specificity", "screening", "specificity"),
+}
+
+
+def _totals(report: JsonMapping) -> str:
+    """Write the figures of totals, and what the first of either kind rests on."""
+    parts = []
+    for key, (name, part, place) in _TOTALS.items():
+        ends = report["intervals"][key] or (math.nan, math.nan)
+        reason = report["reasons"].get(key)
+        value = f"undefined: {reason_words(reason)}" if reason else ""
+        text = f"{name} {value or figure(Estimate(report[part][place], *ends))}"
+        noted = key in ("total_mae", "screening_sensitivity")
+        parts.append(f"{text} ({report['notes'][key]})" if noted else text)
+    return "; ".join(parts)
 
 
 def _methods(evaluation: Evaluation) -> Iterator[str]:

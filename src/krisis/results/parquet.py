@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from krisis.answers import canonical_label, is_label
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import Coded, Columns, numbered, sorted_within, what_it_holds
-from krisis.metrics.labels import FloatArray, IntArray, canonical_label, is_label
+from krisis.metrics.labels import FloatArray, IntArray
 from krisis.outcomes import NO_ANSWER_CLASSES, NO_PREDICTION, OUTCOMES
 from krisis.results.base import BenchmarkResult
 from krisis.results.export import FACTS
