@@ -72,10 +72,7 @@ def test_neighbouring_levels_are_one_where_they_are_very_many() -> None:
     assert found.probability.mean() == pytest.approx(stated.mean())
 
 
-def test_labels_are_numbered_as_they_are_seen_also_in_a_later_block(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("krisis.metrics.columns._ROWS_PER_BLOCK", 1)
+def test_labels_are_numbered_as_they_are_seen() -> None:
     names, truth, answered = numbered_as_seen(["a", "b"], np.array([1, 0]), np.array([-1, 0]))
     assert (names, truth.tolist(), answered.tolist()) == (["b", "a"], [0, 1], [-1, 1])
 

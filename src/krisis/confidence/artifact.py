@@ -10,7 +10,12 @@ from datetime import datetime
 from typing import ClassVar
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.confidence.evaluation import Evaluation, VariantCurve, coverage_key
+from krisis.confidence.evaluation import (
+    NOT_RESAMPLED,
+    Evaluation,
+    VariantCurve,
+    coverage_key,
+)
 from krisis.display import Documented
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
@@ -44,7 +49,6 @@ _AREAS = {
     "aurc_normalized": "aurc_normalized",
     "augrc_normalized": "augrc_normalized",
 }
-_NOT_RESAMPLED = ("aurc_achievable", "augrc_achievable")
 
 
 def artifact_of(
@@ -206,7 +210,7 @@ def _risk(run: VariantCurve, coverage: float) -> JsonObject:
 
 def _resampled(run: VariantCurve) -> dict[str, str]:
     cut = run.options.area_coverage
-    keys = {figure: key for figure, key in _AREAS.items() if figure not in _NOT_RESAMPLED}
+    keys = {figure: key for figure, key in _AREAS.items() if not figure.endswith(NOT_RESAMPLED)}
     return {**keys, area_key("aurc", cut): "aurc_at_c", area_key("augrc", cut): "augrc_at_c"}
 
 

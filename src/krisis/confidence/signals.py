@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 
@@ -81,53 +81,28 @@ def signal_values(
 
     ``missing`` stands for the signal where an item lacks it or has a null.
     """
-    signal = signal_of(name)
-    predicted = np.flatnonzero(run.predicted)
-    null_means = signal.null_means
-    column = run.signal(name)
+    signal, column = signal_of(name), run.signal(name)
+    rows = np.flatnonzero(run.predicted)
     if column is not None:
-        return _of_column(run, name, column[predicted], (signal, needed_by, missing))
-    rows: list[int] = predicted.tolist()  # an item holds something that is no number
-    if missing is None:
-        raw = [_given(run, index, name, needed_by) for index in rows]
-    else:
-        raw, null_means = [run.signals[index].get(name) for index in rows], missing
-    if null_means is not None:
-        raw = [null_means if value is None else value for value in raw]
-    values = np.array([_as_number(value) for value in raw], dtype=np.float64)
-    wrong = ~np.isfinite(values) | (values < signal.lowest) | (values > signal.highest)
-    if wrong.any():
-        first = int(np.flatnonzero(wrong)[0])
-        _complain(run, rows[first], name, (raw[first], signal, needed_by))
-    return values
-
-
-def _of_column(
-    run: RunItems, name: str, values: FloatArray, asked: tuple[Signal, str, float | None]
-) -> FloatArray:
-    """Return a signal of the predicted items out of a column, NaN being a missing one."""
-    signal, needed_by, missing = asked
+        values = column[rows]
+        raw: list[JsonValue] = [None if math.isnan(one) else one for one in values.tolist()]
+    else:  # an item holds something that is no number
+        raw = [run.signals[index].get(name) for index in rows.tolist()]
+        values = np.array([_as_number(value) for value in raw], dtype=np.float64)
+    is_null = np.array([value is None for value in raw], dtype=np.bool_)
     instead = signal.null_means if missing is None else missing
     if missing is None:
-        predicted = np.flatnonzero(run.predicted)
-        for index in predicted[np.isnan(values)].tolist():
+        for index in rows[is_null].tolist():
             _refuse_lacking(run, index, name, needed_by)
             if instead is None:  # a null, which is refused below
                 break
     if instead is not None:
-        values = np.where(np.isnan(values), instead, values)
+        values = np.where(is_null, instead, values)
     wrong = ~np.isfinite(values) | (values < signal.lowest) | (values > signal.highest)
     if wrong.any():
         first = int(np.flatnonzero(wrong)[0])
-        value = None if np.isnan(values[first]) else float(values[first])
-        index = int(np.flatnonzero(run.predicted)[first])
-        _complain(run, index, name, (value, signal, needed_by))
+        _complain(run, int(rows[first]), name, raw[first], needed_by=needed_by)
     return values
-
-
-def _given(run: RunItems, index: int, name: str, needed_by: str) -> JsonValue:
-    _refuse_lacking(run, index, name, needed_by)
-    return run.signals[index][name]
 
 
 def _refuse_lacking(run: RunItems, index: int, name: str, needed_by: str) -> None:
@@ -166,8 +141,10 @@ def _as_number(value: JsonValue) -> float:
         return math.inf
 
 
-def _complain(run: RunItems, index: int, name: str, found: tuple[JsonValue, Signal, str]) -> None:
-    value, signal, needed_by = found
+def _complain(
+    run: RunItems, index: int, name: str, value: JsonValue, *, needed_by: str
+) -> NoReturn:
+    signal = signal_of(name)
     if not run.given(name)[run.predicted].any():
         raise InvalidValue(
             f"no answer has the signal {name}, which {needed_by} needs; choose another variant or "

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 NO_LABEL = -1
 ANSWERED, ABSTAINED, NO_ANSWER, NOT_EVALUATED = range(len(OUTCOMES))
-_ROWS_PER_BLOCK = 8192
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,15 +120,11 @@ _NO_CODES: IntArray = np.empty(0, dtype=np.int64)
 
 
 def seen(code: IntArray, n: int) -> list[int]:
-    """Return the codes that occur, in the order in which they first do."""
-    found: dict[int, None] = {}
-    n_present = int(np.count_nonzero(np.bincount(code, minlength=n))) if code.size else 0
-    for start in range(0, code.size, _ROWS_PER_BLOCK):
-        if len(found) == n_present:
-            break
-        present, first = np.unique(code[start : start + _ROWS_PER_BLOCK], return_index=True)
-        found |= dict.fromkeys(present[np.argsort(first)].tolist())
-    return list(found)
+    """Return the codes from 0 to n − 1 that occur, in the order in which they first do."""
+    first = np.full(n, code.size, dtype=np.int64)
+    first[code[::-1]] = np.arange(code.size)[::-1]  # of several places, the first is written last
+    order: list[int] = np.argsort(first, kind="stable").tolist()
+    return order[: np.count_nonzero(first < code.size)]
 
 
 class Columns(ABC):
@@ -491,15 +486,8 @@ def numbered_as_seen(
     >>> numbered_as_seen(["a", "b", "unseen"], np.array([1, 0]), np.array([-1, 0]))
     (['b', 'a'], array([0, 1]), array([-1,  1]))
     """
-    order: dict[int, None] = {}
-    for start in range(0, truth.size, _ROWS_PER_BLOCK):
-        part = slice(start, start + _ROWS_PER_BLOCK)
-        block = np.stack([truth[part], prediction[part]], axis=1).ravel()
-        code, first = np.unique(block, return_index=True)
-        order |= dict.fromkeys(code[np.argsort(first)].tolist())
-        if len(order.keys() - {NO_LABEL}) == len(labels):
-            break
-    order.pop(NO_LABEL, None)
+    both = np.stack([truth, prediction], axis=1).ravel()
+    order = seen(both[both != NO_LABEL], len(labels))
     place = np.full(len(labels) + 1, NO_LABEL, dtype=np.int64)  # the last one is no label
-    place[list(order)] = np.arange(len(order))
+    place[order] = np.arange(len(order))
     return [labels[code] for code in order], place[truth], place[prediction]
