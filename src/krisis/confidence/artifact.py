@@ -66,7 +66,7 @@ def artifact_of(
     return {
         "schema_version": SCHEMA_VERSION,
         "created_at": created_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "inputs": [_source(run) for run in runs],
+        "inputs": [run.source.named() for run in runs],
         "population": population(runs[0]) if len(runs) == 1 else _populations(runs),
         "loss": _loss(evaluation.options.loss, runs[0].scale),
         "confidence_variants": {
@@ -84,16 +84,6 @@ def _ties(run: RunItems) -> JsonObject | None:
         return None
     ties = ties_of(run.signals)
     return asdict(ties) if ties else None
-
-
-def _source(run: RunItems) -> JsonObject:
-    source = run.source
-    return {
-        "path": source.path,
-        "run_id": source.run_id,
-        "git_commit": source.git_commit,
-        "mode": source.mode,
-    }
 
 
 def population(run: RunItems) -> JsonObject:

@@ -259,7 +259,7 @@ def fit_calibrator(
             **({"one_class": one_class} if one_class else {}),
             "before_is": before[1],
             "training_set": _training_set(before[0], model.predict(inputs), goal),
-            "cross_fitted": cross_fitted(run, inputs, goal, before[0], (method, seed)),
+            "cross_fitted": cross_fitted(run, inputs, goal, before[0], method=method, seed=seed),
         },
     )
 
@@ -350,12 +350,8 @@ def _uncalibrated(
 
 
 def _fitted_on(run: RunItems, n_samples: int, model: Model) -> FittedOn:
-    source = run.source
     return FittedOn(
-        path=source.path,
-        run_id=source.run_id,
-        git_commit=source.git_commit,
-        mode=source.mode,
+        **run.source.named(),
         n_samples=n_samples,
         n_participants=run.n_participants,
         participants=PatientKeys.of(

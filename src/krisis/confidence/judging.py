@@ -11,10 +11,8 @@ from krisis.confidence.models import (
     MODELS,
     N_BINS,
     Method,
-    compute_binary_nll,
     compute_ece,
     log_losses,
-    mean_square,
     softened,
 )
 from krisis.errors import InvalidValue
@@ -48,11 +46,8 @@ def target_values(run: RunItems, target: Target) -> FloatArray:
 
 def figures_of(probability: FloatArray, target: FloatArray) -> Figures:
     """Return log loss, calibration error and Brier score."""
-    return {
-        "nll": compute_binary_nll(probability, target),
-        "ece": compute_ece(probability, target),
-        "brier": mean_square(probability, target),
-    }
+    means = {name: float(loss(probability, target).mean()) for name, loss in _LOSSES.items()}
+    return {**means, "ece": compute_ece(probability, target)}
 
 
 def cross_fitted(
@@ -60,10 +55,11 @@ def cross_fitted(
     inputs: FloatArray,
     goal: FloatArray,
     before: FloatArray,
-    how: tuple[Method, int],
+    *,
+    method: Method,
+    seed: int,
 ) -> JsonObject:
     """Predict every participant by a model that has not seen any of their items."""
-    method, seed = how
     participant = run.participant[run.predicted]
     present = np.unique(participant)
     n_folds = min(N_FOLDS, present.size)

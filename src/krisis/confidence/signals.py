@@ -81,14 +81,8 @@ def signal_values(
 
     ``missing`` stands for the signal where an item lacks it or has a null.
     """
-    signal, column = signal_of(name), run.signal(name)
-    rows = np.flatnonzero(run.predicted)
-    if column is not None:
-        values = column[rows]
-        raw: list[JsonValue] = [None if math.isnan(one) else one for one in values.tolist()]
-    else:  # an item holds something that is no number
-        raw = [run.signals[index].get(name) for index in rows.tolist()]
-        values = np.array([_as_number(value) for value in raw], dtype=np.float64)
+    signal, rows, raw = signal_of(name), np.flatnonzero(run.predicted), _cells(run, name)
+    values = np.array([_as_number(value) for value in raw], dtype=np.float64)
     is_null = np.array([value is None for value in raw], dtype=np.bool_)
     instead = signal.null_means if missing is None else missing
     if missing is None:
@@ -105,6 +99,14 @@ def signal_values(
     return values
 
 
+def _cells(run: RunItems, name: str) -> list[JsonValue]:
+    """Return what every predicted item has for a signal, None where it has nothing."""
+    column = run.signal(name)
+    if column is None:  # an item holds something that is no number
+        return [run.signals[index].get(name) for index in np.flatnonzero(run.predicted).tolist()]
+    return [None if math.isnan(one) else one for one in column[run.predicted].tolist()]
+
+
 def _refuse_lacking(run: RunItems, index: int, name: str, needed_by: str) -> None:
     if run.lacks(name, index):
         way = signal_of(name).asked_by
@@ -117,13 +119,7 @@ def _refuse_lacking(run: RunItems, index: int, name: str, needed_by: str) -> Non
 
 def default_for_missing(run: RunItems, name: str) -> float:
     """Return what a calibrator fitted on a run takes where an item lacks the signal."""
-    rows: list[int] = np.flatnonzero(run.predicted).tolist()
-    column = run.signal(name)
-    values = (
-        np.array([_as_number(run.signals[index].get(name)) for index in rows])
-        if column is None
-        else column[rows]
-    )
+    values = np.array([_as_number(value) for value in _cells(run, name)], dtype=np.float64)
     return signal_of(name).default_among(values)
 
 

@@ -14,7 +14,6 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping
 from krisis.metrics.explanations import explained, method_lines, reason_words
 from krisis.metrics.items import RunItems
-from krisis.metrics.repeats import Ties
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.weighted_curve import area_key
 from krisis.pages.charts.curves import Curve, risk_coverage
@@ -203,7 +202,7 @@ def _notes(found: Selective, names: Sequence[str]) -> Iterator[str]:
         if report is not None:
             yield f"Totals ({name}): {_totals(report)}."
         if ties and ties["n_tied"]:
-            yield f"Ties ({name}): {Ties(**ties)}."
+            yield f"Ties ({name}): {ties_sentence(ties)}."
     for variant, both in evaluation.curves.items():
         for one in both:
             if why := constant_value(one.run, one.confidence):
@@ -219,6 +218,18 @@ def _notes(found: Selective, names: Sequence[str]) -> Iterator[str]:
     if any(c.losses.size and c.curve.risk_at(at) is None for c in curves for at in asked):
         yield f"Risk at coverage –: {explained(NOT_REACHED)}."
     yield from method_lines(_methods(evaluation))
+
+
+def ties_sentence(ties: JsonMapping) -> str:
+    """Say what the ties among repeated answers did."""
+    samples = share(Estimate(ties["n_samples_answered"] / ties["n_samples"]))
+    items = share(Estimate(ties["n_items_answered"] / ties["n_items"]))
+    return (
+        f"{ties['n_tied']} of {ties['n_items']} items asked repeatedly have no single commonest "
+        "answer; a tie goes to the abstention, else to the smaller score, so "
+        f"{ties['n_tied_abstained']} of them count as abstained ({samples} of the askings were "
+        f"answered, {items} of the items are); an odd number of repeats leaves fewer ties"
+    )
 
 
 # Metric of totals → its name, and where the report of totals has its value.
