@@ -13,8 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 from tests.confidence.made_items import made_items
 
-from krisis.confidence.calibrators import calibrator_from, fit_calibrator
-from krisis.confidence.judging import figures_of, target_values
+from krisis.confidence.calibrators import calibrator_from, figures_of, fit_calibrator, target_values
 from krisis.confidence.models import MODELS, compute_binary_nll, compute_ece
 from krisis.confidence.signals import SIGNALS, default_for_missing, n_missing
 from krisis.confidence.variants import confidence_of

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -199,20 +199,24 @@ class Columns(ABC):
     def order(self, places: IntArray) -> IntArray:
         """Return places in the one order of rows."""
         asking = self.metadata("sample_index").mapped(_asking_of)
-        names = [_ranks(column)[places] for column in (self.clusters, self.records)]
-        found, tied = _sorted_places([*names, asking[places]])
-        if tied.any():  # only rows that are alike may change places
-            held = dict(
-                zip(
-                    places[found[tied]].tolist(),
-                    map(what_it_holds, self.rows_at(places[found[tied]].tolist())),
-                    strict=True,
-                )
-            )
-            keys = [column[found] for column in (*names, asking[places])]
-            changes = np.any([np.diff(key) != 0 for key in keys], axis=0)
-            return sorted_within(places[found], changes, held)
-        return places[found]
+        names = [_ranks(column) for column in (self.clusters, self.records)]
+        keys = [key[places] for key in (*names, asking)]
+        found = np.lexsort(keys[::-1])
+        alike = np.all([np.diff(key[found]) == 0 for key in keys], axis=0)
+        return self.with_ties_broken(places[found], alike)
+
+    def with_ties_broken(self, places: IntArray, alike: NDArray[np.bool_]) -> IntArray:
+        """Return ordered places, those that resemble the next one by what their rows hold."""
+        if not alike.any():  # only rows that are alike may change places
+            return places
+        tied = np.append(alike, False) | np.append(False, alike)
+        group = np.append(0, np.cumsum(~alike))[tied].tolist()
+        listed: list[int] = places[tied].tolist()
+        held = map(what_it_holds, self.rows_at(listed))
+        keyed = sorted(zip(group, held, listed, strict=True), key=lambda one: one[:2])
+        found = places.copy()
+        found[tied] = [place for _, _, place in keyed]
+        return found
 
     def patients(self, places: IntArray) -> IntArray:
         """Return the patient of some rows, numbered as they appear.
@@ -387,23 +391,6 @@ class PickedColumns(Columns):
         return self._whole.repeats_records(self._places[places])
 
 
-def _sorted_places(
-    keys: Sequence[IntArray],
-) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Return the order by several keys, the first one first, and which share them all.
-
-    >>> _sorted_places([np.array([1, 0, 1]), np.array([2, 5, 2])])
-    (array([1, 0, 2]), array([False,  True,  True]))
-    """
-    order = np.lexsort(keys[::-1])
-    tied = np.zeros(order.size, dtype=np.bool_)
-    if order.size > 1:
-        alike = np.all([np.diff(key[order]) == 0 for key in keys], axis=0)
-        tied[1:] |= alike
-        tied[:-1] |= alike
-    return order, tied
-
-
 def _asking_of(number: object) -> int:
     """Return which asking of its record a row is, from 0 on, by what its metadata say."""
     return number if isinstance(number, int) and abs(number) < 2**62 else 0
@@ -430,17 +417,6 @@ def _ranks(column: Coded) -> IntArray:
     rank = np.empty(len(names), dtype=np.int64)
     rank[order] = np.arange(len(names))
     return rank[column.code]
-
-
-def sorted_within(
-    places: IntArray, changes: NDArray[np.bool_], held: Mapping[int, tuple[object, ...]]
-) -> IntArray:
-    """Order places between two changes of their keys by what their rows hold."""
-    found: list[int] = []
-    for together in np.split(places, np.flatnonzero(changes) + 1):
-        listed = together.tolist()
-        found += sorted(listed, key=held.__getitem__) if len(listed) > 1 else listed
-    return np.array(found, dtype=np.int64)
 
 
 def as_numbers(cells: Sequence[object]) -> FloatArray | None:
