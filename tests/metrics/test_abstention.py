@@ -244,3 +244,22 @@ def test_decisions_without_such_cases_are_undefined(metric, rows, reason):
     score = metric(rows)
     assert math.isnan(score.value)
     assert score.details["reason"] == reason
+
+
+def test_compliance_is_counted_by_rule_whatever_was_due() -> None:
+    due = {"should_abstain": True, "deferral_kind": "unsafe", "abstain_reasons": "age"}
+    rows = [
+        EvaluationResult(None, 1, True, metadata={**due, "rules": ["a", "b", "a"]}),
+        EvaluationResult(1, 1, metadata={"should_abstain": False, "rules": ["a"]}),
+        EvaluationResult(0, 1, metadata={"should_abstain": False}),
+    ]
+    details = DeferralAlignment()(rows).details
+    names = ("n", "n_deferred", "n_answered", "n_right")
+    counts = {rule: [part[name] for name in names] for rule, part in details["by_rule"].items()}
+    assert counts == {
+        "a": [2, 1, 1, 1],
+        "b": [1, 1, 0, 0],
+        "any rule": [2, 1, 1, 1],
+        "no rule": [1, 0, 1, 0],
+    }
+    assert details["by_reason"] == {"age": {"n_due": 1, "n_deferred": 1}}

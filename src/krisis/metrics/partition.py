@@ -125,11 +125,6 @@ class DeferralCell:
     outcome: Outcome
     words: str
 
-    @property
-    def asked(self) -> str:
-        """What the case asked for."""
-        return "deferral was due" if self.due else "an answer was safe"
-
 
 DEFERRAL_CELLS: Mapping[str, DeferralCell] = {
     "defer_when_needed": DeferralCell(True, "abstained", "deferred when needed"),
