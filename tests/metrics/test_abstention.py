@@ -227,6 +227,11 @@ def test_decisions_by_hand(metric, value, n):
     assert score.n_evaluated == n
 
 
+def test_on_a_case_to_be_deferred_only_the_deferral_is_right() -> None:
+    assert RightDecisions()([row(abstained=True, due=True)]).value == 1.0
+    assert RightDecisions()([row(abstained=False, due=True)]).value == 0.0  # a right guess
+
+
 @pytest.mark.parametrize(
     ("metric", "rows", "reason"),
     [
