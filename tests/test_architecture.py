@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "krisis"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 SHARED = {"answers", "display", "errors", "json_values", "outcomes", "pulling", "yaml_values"}
-SHARED |= {"lazy_names", "plain_run", "registry", "task_facts", "__init__"}
+SHARED |= {"lazy_names", "plain_run", "registry", "task_facts", "texts", "__init__"}
 MAY_SEE: dict[str, set[str]] = {
     "data": set(),
     "statistics": set(),
@@ -43,6 +43,7 @@ MAY_SEE: dict[str, set[str]] = {
     "answers": set(),
     "plain_run": set(),
     "task_facts": set(),
+    "texts": set(),
     "outcomes": set(),
     "display": set(),
     "errors": set(),

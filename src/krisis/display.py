@@ -5,35 +5,22 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from krisis.pages.document import Document
 
 MOST_LETTERS = 60
 MOST_ENTRIES = 12
-MOST_LINES = 100
 # Controls, zero-width and direction-changing characters, soft hyphens, tags, lone surrogates.
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"
 )
-
-
-class Bounds(Protocol):
-    """What has two ends."""
-
-    @property
-    def low(self) -> float:
-        """The lower end."""
-
-    @property
-    def high(self) -> float:
-        """The upper end."""
 
 
 def spelled_out(text: str) -> str:
@@ -72,13 +59,6 @@ def format_value(value: float) -> str:
     ('0.5000', 'undefined')
     """
     return "undefined" if math.isnan(value) else f"{value:.4f}"
-
-
-def format_interval(interval: Bounds | None) -> str:
-    """Write an interval as its bounds, or nothing where there is none."""
-    if interval is None or math.isnan(interval.low):
-        return ""
-    return f"[{interval.low:.4f}, {interval.high:.4f}]"
 
 
 class Documented:
@@ -144,63 +124,3 @@ def escaped(text: object) -> str:
     '&lt;b&gt;[U+200B]'
     """
     return html.escape(spelled_out(str(text)))
-
-
-def html_line(text: object, *, strong: bool = False) -> str:
-    """Return a paragraph."""
-    return f"<p><strong>{escaped(text)}</strong></p>" if strong else f"<p>{escaped(text)}</p>"
-
-
-def html_table(
-    head: Sequence[str], lines: Collection[Sequence[object]], *, caption: str = ""
-) -> str:
-    """Return a table in the colours of the page around it; of very many lines the first ones."""
-
-    def line(cells: Iterable[object], name: str) -> str:
-        found = "".join(f'<{name} style="text-align:left">{escaped(c)}</{name}>' for c in cells)
-        return f"<tr>{found}</tr>"
-
-    title = f"<caption>{escaped(caption)}</caption>" if caption else ""
-    body = "".join(line(cells, "td") for cells in islice(lines, MOST_LINES))
-    n_more = len(lines) - MOST_LINES
-    more = html_line(f"… {n_more:,} more") if n_more > 0 else ""
-    return f"<table>{title}<thead>{line(head, 'th')}</thead><tbody>{body}</tbody></table>{more}"
-
-
-_WIDTH, _HEIGHT = 420, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 408, 12, 220
-
-
-def html_chart(points: Sequence[tuple[float, float]], *, x: str, y: str, title: str) -> str:
-    """Draw a curve over 0 to 1 as SVG, in the colour of the text around it.
-
-    It needs no charting library, so that every notebook has it; reports have the better charts.
-    """
-    highest = max(height for _, height in points)
-    limits = (0.05, 0.1, 0.2, 0.5, 1.0, highest)
-    limit = next(one for one in limits if highest <= one)
-    across = {share: _LEFT + share * (_RIGHT - _LEFT) for share in (0.0, 0.25, 0.5, 0.75, 1.0)}
-    path = " ".join(
-        f"{_LEFT + share * (_RIGHT - _LEFT):.1f},{_BOTTOM - height / limit * (_BOTTOM - _TOP):.1f}"
-        for share, height in points
-    )
-    parts = [
-        f'<path d="M{_LEFT} {_TOP}V{_BOTTOM}H{_RIGHT}" fill="none" stroke="currentColor"/>',
-        *(_words(place, _BOTTOM + 16, f"{share:g}", "middle") for share, place in across.items()),
-        _words(_LEFT - 6, _BOTTOM + 4, "0", "end"),
-        _words(_LEFT - 6, (_TOP + _BOTTOM) / 2 + 4, f"{limit / 2:g}", "end"),
-        _words(_LEFT - 6, _TOP + 4, f"{limit:g}", "end"),
-        _words((_LEFT + _RIGHT) / 2, _HEIGHT - 6, x, "middle"),
-        _words(_LEFT + 8, _TOP + 8, y, "start"),
-        f'<polyline points="{path}" fill="none" stroke="currentColor" stroke-width="2"/>',
-    ]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escaped(title)}" '
-        f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'style="max-width:100%;font:12px sans-serif">{"".join(parts)}</svg>'
-    )
-
-
-def _words(x: float, y: float, text: str, anchor: str) -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" fill="currentColor" text-anchor="{anchor}"'
-    return f"<text {place}>{escaped(text)}</text>"

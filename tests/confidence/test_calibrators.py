@@ -13,9 +13,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 from tests.confidence.made_items import made_items
 
-from krisis.confidence.calibrators import calibrator_from, fit_calibrator
-from krisis.confidence.judging import target_values
-from krisis.confidence.models import MODELS, compute_binary_nll, compute_ece, mean_square
+from krisis.confidence.calibrators import calibrator_from, figures_of, fit_calibrator, target_values
+from krisis.confidence.models import MODELS, compute_binary_nll, compute_ece
 from krisis.confidence.signals import SIGNALS, default_for_missing, n_missing
 from krisis.confidence.variants import confidence_of
 from krisis.errors import UserError
@@ -111,7 +110,7 @@ def test_figures_by_hand():
     probability, target = np.array([0.9, 0.6, 0.6]), np.array([1.0, 1.0, 0.0])
     expected = -(math.log(0.9) + math.log(0.6) + math.log(0.4)) / 3
     assert compute_binary_nll(probability, target) == pytest.approx(expected)
-    assert mean_square(probability, target) == pytest.approx((0.01 + 0.16 + 0.36) / 3)
+    assert figures_of(probability, target)["brier"] == pytest.approx((0.01 + 0.16 + 0.36) / 3)
     assert compute_ece(probability, target) == pytest.approx((0.1 + 0.2) / 3)
 
 

@@ -15,8 +15,7 @@ from tests.commands import krisis
 from tests.documents import line_of
 from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
-from krisis.metrics.base import Rows
-from krisis.metrics.scores_table import scores_html
+from krisis.metrics.base import MetricScores, Rows
 from krisis.metrics.scoring import metrics_from_names
 from krisis.pages import numbers
 from krisis.pages.charts.runs import KINDS, FigureOptions, runs_figure
@@ -120,9 +119,9 @@ def test_a_run_scored_at_80_percent_is_nowhere_headed_95(
 def test_levels_that_differ_are_all_named() -> None:
     result = result_of(invented_rows(60))
     narrow = result.scored(metrics_from_names(["accuracy"]), BootstrapOptions(level=0.8))
-    both = {**result.metric_scores, "Accuracy": narrow.metric_scores["Accuracy"]}
-    assert "80 or 95 % interval" in scores_html(both)
-    assert "(80 %)" in scores_html(both)
+    both = MetricScores({**result.metric_scores, "Accuracy": narrow.metric_scores["Accuracy"]})
+    assert "80 or 95 % interval" in str(both)
+    assert "80 % intervals: Accuracy." in str(both)
 
 
 def test_the_paper_figure_has_the_bins_and_the_error_of_the_score(

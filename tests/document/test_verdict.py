@@ -11,7 +11,7 @@ import pytest
 from krisis.data.real_people import equal_costs
 from krisis.decisions.threshold_in_force import RiskBound
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.classification import default_classification_metrics
+from krisis.metrics.disease import default_classification_metrics
 from krisis.metrics.scoring import score_all
 from krisis.pages.document import Verdict
 from krisis.pages.groups import ANSWERED, RIGHT, group_figures

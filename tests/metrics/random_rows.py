@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.labels import TotalScale
 from krisis.metrics.table import Answers
+from krisis.task_facts import TotalScale
 
 TASKS = {
     "two_numbers": Answers((0, 1), positive=1),

@@ -227,6 +227,11 @@ def test_decisions_by_hand(metric, value, n):
     assert score.n_evaluated == n
 
 
+def test_on_a_case_to_be_deferred_only_the_deferral_is_right() -> None:
+    assert RightDecisions()([row(abstained=True, due=True)]).value == 1.0
+    assert RightDecisions()([row(abstained=False, due=True)]).value == 0.0  # a right guess
+
+
 @pytest.mark.parametrize(
     ("metric", "rows", "reason"),
     [
@@ -244,3 +249,22 @@ def test_decisions_without_such_cases_are_undefined(metric, rows, reason):
     score = metric(rows)
     assert math.isnan(score.value)
     assert score.details["reason"] == reason
+
+
+def test_compliance_is_counted_by_rule_whatever_was_due() -> None:
+    due = {"should_abstain": True, "deferral_kind": "unsafe", "abstain_reasons": "age"}
+    rows = [
+        EvaluationResult(None, 1, True, metadata={**due, "rules": ["a", "b", "a"]}),
+        EvaluationResult(1, 1, metadata={"should_abstain": False, "rules": ["a"]}),
+        EvaluationResult(0, 1, metadata={"should_abstain": False}),
+    ]
+    details = DeferralAlignment()(rows).details
+    names = ("n", "n_deferred", "n_answered", "n_right")
+    counts = {rule: [part[name] for name in names] for rule, part in details["by_rule"].items()}
+    assert counts == {
+        "a": [2, 1, 1, 1],
+        "b": [1, 1, 0, 0],
+        "any rule": [2, 1, 1, 1],
+        "no rule": [1, 0, 1, 0],
+    }
+    assert details["by_reason"] == {"age": {"n_due": 1, "n_deferred": 1}}

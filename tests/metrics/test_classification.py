@@ -24,7 +24,7 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import Rows
-from krisis.metrics.classification import MOST_ANSWERS, NO_POSITIVE, confusion_matrix
+from krisis.metrics.disease import MOST_ANSWERS, NO_POSITIVE, confusion_matrix
 from krisis.metrics.table import Answers
 
 ABSTAIN = "abstain"

@@ -24,7 +24,7 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import Rows
-from krisis.metrics.classification import NO_POSITIVE
+from krisis.metrics.disease import NO_POSITIVE
 from krisis.metrics.paired import Exchanges, paired_differences
 from krisis.metrics.scoring import metric_from_name, metrics_from_names
 from krisis.metrics.table import Answers, Units

@@ -12,7 +12,7 @@ from krisis.errors import InvalidValue
 from krisis.metrics.abstention import DeferralAlignment, SelectiveAccuracy
 from krisis.metrics.accuracy import Accuracy, BalancedAccuracy
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.classification import DiseaseNPV, DiseasePPV
+from krisis.metrics.disease import DiseaseNPV, DiseasePPV
 from krisis.metrics.explanations import METHODS, REASONS
 from krisis.metrics.scoring import score_all
 from krisis.metrics.selective_prediction import RiskAtCoverage

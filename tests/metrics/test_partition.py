@@ -13,7 +13,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.metrics.columns import numbered_as_seen
 from krisis.metrics.forms import Mean, Undefined
 from krisis.metrics.level_form import Outcomes
-from krisis.metrics.partition import Partition
+from krisis.metrics.partition import DEFERRAL_CELLS, Partition, deferral_cell
 from krisis.metrics.table import Table
 from krisis.statistics.bootstrap import BootstrapOptions
 
@@ -38,6 +38,19 @@ def test_the_partition_by_hand() -> None:
     assert facts["safe"] == {"right": 1, "wrong": 1, "abstained": 1, "no_answer": 0}
     assert facts["due"] == {"right": 1, "wrong": 0, "abstained": 1, "no_answer": 1}
     assert facts["left_for_people"] == 4
+
+
+def test_every_row_is_in_the_cell_that_the_confusion_counts() -> None:
+    cells = [deferral_cell(row) for row in ROWS]
+    assert cells == [
+        *("answer_when_safe", "answer_when_safe", "abstain_when_should_answer"),
+        *("defer_when_needed", "answer_when_should_defer", "no_answer_when_should_defer"),
+        *("", ""),  # without a label, and not evaluated
+    ]
+    confusion = Partition.of(Table(ROWS)).confusion()
+    assert confusion == {name: cells.count(name) for name in DEFERRAL_CELLS}
+    answered = Partition.of(Table([row for row in ROWS if row.outcome != "no_answer"]))
+    assert list(answered.confusion()) == list(DEFERRAL_CELLS)[:4]
 
 
 def test_the_share_that_was_not_evaluated_is_a_count_of_this_run() -> None:
@@ -72,10 +85,7 @@ def test_neighbouring_levels_are_one_where_they_are_very_many() -> None:
     assert found.probability.mean() == pytest.approx(stated.mean())
 
 
-def test_labels_are_numbered_as_they_are_seen_also_in_a_later_block(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("krisis.metrics.columns._ROWS_PER_BLOCK", 1)
+def test_labels_are_numbered_as_they_are_seen() -> None:
     names, truth, answered = numbered_as_seen(["a", "b"], np.array([1, 0]), np.array([-1, 0]))
     assert (names, truth.tolist(), answered.tolist()) == (["b", "a"], [0, 1], [-1, 1])
 

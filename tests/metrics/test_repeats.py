@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.repeats import Ties, collapse_repeats, consistency_signals, ties_of
+from krisis.pages.selective import ties_sentence
 from krisis.statistics.repeatability import consistency_of
 
 ANSWERS = st.lists(st.one_of(st.none(), st.integers(0, 3)), min_size=1, max_size=9)
@@ -105,6 +108,7 @@ def test_ties_are_counted_with_what_becomes_of_them() -> None:
         n_tied=3,
         n_tied_abstained=2,
     )
-    assert "3 of 6 items" in str(found)
-    assert "64.7 % of the askings were answered, 50.0 % of the items are" in str(found)
+    sentence = ties_sentence(asdict(found))
+    assert sentence.startswith("3 of 6 items")
+    assert "(65 % of the askings were answered, 50 % of the items are)" in sentence
     assert ties_of([{"stated_confidence": 0.5}, {"consistency_samples": [[1], {}]}]) is None

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krisis.errors import UserError
-from krisis.metrics import risk_coverage
 from krisis.metrics.selective_prediction import optimal_curve, risk_coverage_curve
 
 GRID = [i / 10 for i in range(1, 11)]
@@ -206,20 +205,15 @@ def test_the_generalized_hull_lies_below_the_curve_and_starts_at_the_origin(item
     assert curve.augrc_achievable() <= curve.augrc() + 1e-12
 
 
-@pytest.mark.parametrize("extra", [0, 1])
-def test_grouping_without_sorting_gives_the_same_curve(monkeypatch, extra):
+def test_many_items_of_few_levels_are_one_working_point_a_level():
     rng = np.random.default_rng(8)
-    confidence = rng.integers(0, 6, 20_000) / 5
-    # A level that the probe does not see sends the work back to the sort.
-    confidence[1:2] += 0.01 * extra
-    losses = rng.integers(0, 4, 20_000) / 3
-    fast = risk_coverage_curve(losses, confidence, 30_000)
-    monkeypatch.setattr(risk_coverage, "_N_PROBED", 10**9)
-    plain = risk_coverage_curve(losses, confidence, 30_000)
-    np.testing.assert_array_equal(fast.n_accepted, plain.n_accepted)
-    np.testing.assert_array_equal(fast.threshold, plain.threshold)
-    np.testing.assert_allclose(fast.loss_accepted, plain.loss_accepted, rtol=1e-12)
-    assert fast.threshold.size == 6 + extra
+    level, losses = rng.integers(0, 6, 20_000), rng.integers(0, 4, 20_000) / 3
+    curve = risk_coverage_curve(losses, level / 5, 30_000)
+    assert curve.threshold.tolist() == [1.0, 0.8, 0.6, 0.4, 0.2, 0.0]
+    assert curve.n_accepted.tolist() == np.cumsum(np.bincount(level)[::-1]).tolist()
+    np.testing.assert_allclose(
+        curve.loss_accepted, np.cumsum(np.bincount(level, losses)[::-1]), rtol=1e-12
+    )
 
 
 def test_nothing_predicted_is_undefined_and_never_zero():

@@ -60,8 +60,7 @@ def test_metadata_that_cannot_be_read_at_once_is_read_or_refused_where_it_is_nee
     assert [names[code] for code in group] == ["stage_3", "stage_['3a']", *["stage_3"] * 3]
 
 
-def test_codes_are_seen_in_the_order_of_the_rows_also_in_a_later_block(monkeypatch) -> None:
-    monkeypatch.setattr(columns, "_ROWS_PER_BLOCK", 2)
+def test_codes_are_seen_in_the_order_of_the_rows() -> None:
     assert columns.seen(np.array([3, 3, 1, 3, 0, 1]), 5) == [3, 1, 0]
     assert columns.seen(np.array([], dtype=np.int64), 5) == []
 

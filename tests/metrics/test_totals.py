@@ -20,12 +20,11 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import Rows
-from krisis.metrics.labels import TotalScale
 from krisis.metrics.paired import Exchanges, paired_differences
 from krisis.metrics.scoring import metric_from_name
 from krisis.metrics.table import Answers
-from krisis.metrics.totals import totals_of
-from krisis.metrics.totals_report import totals_report
+from krisis.metrics.totals import totals_of, totals_report
+from krisis.task_facts import TotalScale
 
 PHQ8 = TotalScale(8, 2, 10, (5, 10, 15, 20))
 TASK = Answers((0, 1, 2, 3), ordered=True, groups={"item": "item"}, total=PHQ8)
@@ -172,8 +171,7 @@ def test_a_participant_with_a_failed_item_is_counted_and_has_no_total():
     assert report["n_incomplete"] == 1
     assert report["intervals"]["total_mae"][0] == 0.0
     assert report["intervals"]["total_correlation"] is None
-    assert "Total MAE 0.0000 [0.0000, " in report["summary"]
-    assert "; 1 more lack an item)" in report["summary"]
+    assert report["notes"]["total_mae"].endswith("; 1 more lack an item")
 
 
 def test_the_order_of_the_rows_does_not_matter_and_repeats_are_totals_of_their_own():
@@ -268,7 +266,7 @@ def test_screening_without_a_positive_is_not_accurate_but_undefined():
     assert math.isnan(screening["accuracy"])
     assert screening["reason"] == "no_positive_patient_is_decided"
     assert screening["specificity"] == 1.0
-    assert "Screening Sensitivity undefined, no true total reaches the cut off" in report["summary"]
+    assert report["reasons"]["screening_sensitivity"] == "no_true_total_reaches_the_cut_off"
 
 
 def test_nothing_predicted_is_undefined_with_a_reason():

@@ -14,7 +14,7 @@ from krisis.errors import UserError
 from krisis.metrics import EvaluationResult
 from krisis.metrics.items import Source
 from krisis.metrics.scoring import score_all
-from krisis.metrics.totals_report import totals_report
+from krisis.metrics.totals import totals_report
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import _of_plain_run, items_of_result, read_items
 

@@ -12,7 +12,8 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, dumps, read_object, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import STATED
-from krisis.metrics.repeats import Ties, collapse_repeats, ties_of
+from krisis.metrics.repeats import collapse_repeats, ties_of
+from krisis.pages.selective import ties_sentence
 from krisis.plain_run import PlainRow, PlainRun
 from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.load import load_run, read_description
@@ -32,7 +33,7 @@ def tell_ties(path: Path) -> None:
     for experiment in read_object(path)["experiments"]:
         made = experiment["provenance"]
         if made.get("ties") and made["ties"]["n_tied"]:
-            typer.echo(f"{made['mode']}: {Ties(**made['ties'])}", err=True)
+            typer.echo(f"{made['mode']}: {ties_sentence(made['ties'])}", err=True)
 
 
 def run_file_of(paths: list[Path]) -> JsonObject:

@@ -10,7 +10,12 @@ from datetime import datetime
 from typing import ClassVar
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.confidence.evaluation import Evaluation, VariantCurve, coverage_key
+from krisis.confidence.evaluation import (
+    NOT_RESAMPLED,
+    Evaluation,
+    VariantCurve,
+    coverage_key,
+)
 from krisis.display import Documented
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
@@ -44,7 +49,6 @@ _AREAS = {
     "aurc_normalized": "aurc_normalized",
     "augrc_normalized": "augrc_normalized",
 }
-_NOT_RESAMPLED = ("aurc_achievable", "augrc_achievable")
 
 
 def artifact_of(
@@ -62,7 +66,7 @@ def artifact_of(
     return {
         "schema_version": SCHEMA_VERSION,
         "created_at": created_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "inputs": [_source(run) for run in runs],
+        "inputs": [run.source.named() for run in runs],
         "population": population(runs[0]) if len(runs) == 1 else _populations(runs),
         "loss": _loss(evaluation.options.loss, runs[0].scale),
         "confidence_variants": {
@@ -80,16 +84,6 @@ def _ties(run: RunItems) -> JsonObject | None:
         return None
     ties = ties_of(run.signals)
     return asdict(ties) if ties else None
-
-
-def _source(run: RunItems) -> JsonObject:
-    source = run.source
-    return {
-        "path": source.path,
-        "run_id": source.run_id,
-        "git_commit": source.git_commit,
-        "mode": source.mode,
-    }
 
 
 def population(run: RunItems) -> JsonObject:
@@ -206,7 +200,7 @@ def _risk(run: VariantCurve, coverage: float) -> JsonObject:
 
 def _resampled(run: VariantCurve) -> dict[str, str]:
     cut = run.options.area_coverage
-    keys = {figure: key for figure, key in _AREAS.items() if figure not in _NOT_RESAMPLED}
+    keys = {figure: key for figure, key in _AREAS.items() if not figure.endswith(NOT_RESAMPLED)}
     return {**keys, area_key("aurc", cut): "aurc_at_c", area_key("augrc", cut): "augrc_at_c"}
 
 

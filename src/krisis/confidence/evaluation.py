@@ -118,7 +118,7 @@ class VariantCurve:
     @cached_property
     def intervals(self) -> dict[str, Interval]:
         """The intervals of all figures that can be resampled, from one draw."""
-        resampled = [name for name in self.figures if not name.endswith((*_NOT_RESAMPLED, "cmax"))]
+        resampled = [name for name in self.figures if not name.endswith((*NOT_RESAMPLED, "cmax"))]
         return curve_intervals(self.table, self.plan, resampled, options=self.options.bootstrap)
 
 
@@ -156,7 +156,7 @@ class Evaluation:
     def _obstacle(self, estimate: float, figure: str) -> str:
         if not self.n_clusters:
             return "no_participants"
-        if figure.endswith(_NOT_RESAMPLED):
+        if figure.endswith(NOT_RESAMPLED):
             return "this_figure_is_not_resampled"
         if self.without_intervals:
             return "no_resamples_wanted"
@@ -197,7 +197,7 @@ class Evaluation:
         known = [
             name
             for name, value in left.figures.items()
-            if not math.isnan(right.figures[name] - value) and not name.endswith(_NOT_RESAMPLED)
+            if not math.isnan(right.figures[name] - value) and not name.endswith(NOT_RESAMPLED)
         ]
         forms = {name: _figure_form(name, left) for name in known}
         options = self.options.bootstrap
@@ -217,7 +217,7 @@ class Evaluation:
         return replicates.interval(method, level=level)
 
 
-_NOT_RESAMPLED = ("_achievable",)
+NOT_RESAMPLED = ("_achievable",)
 
 
 def _cmax_interval(run: VariantCurve) -> Interval:

@@ -250,11 +250,6 @@ def _standards(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     return features.mean(axis=0), scales
 
 
-def mean_square(probability: FloatArray, target: FloatArray) -> float:
-    """Return the Brier score against a target in [0, 1]."""
-    return float(np.square(probability - target).mean())
-
-
 def compute_ece(probability: FloatArray, target: FloatArray) -> float:
     """Return the expected calibration error against a target in [0, 1]."""
     if not probability.size:

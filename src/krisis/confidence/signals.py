@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 
@@ -81,53 +81,30 @@ def signal_values(
 
     ``missing`` stands for the signal where an item lacks it or has a null.
     """
-    signal = signal_of(name)
-    predicted = np.flatnonzero(run.predicted)
-    null_means = signal.null_means
-    column = run.signal(name)
-    if column is not None:
-        return _of_column(run, name, column[predicted], (signal, needed_by, missing))
-    rows: list[int] = predicted.tolist()  # an item holds something that is no number
-    if missing is None:
-        raw = [_given(run, index, name, needed_by) for index in rows]
-    else:
-        raw, null_means = [run.signals[index].get(name) for index in rows], missing
-    if null_means is not None:
-        raw = [null_means if value is None else value for value in raw]
+    signal, rows, raw = signal_of(name), np.flatnonzero(run.predicted), _cells(run, name)
     values = np.array([_as_number(value) for value in raw], dtype=np.float64)
-    wrong = ~np.isfinite(values) | (values < signal.lowest) | (values > signal.highest)
-    if wrong.any():
-        first = int(np.flatnonzero(wrong)[0])
-        _complain(run, rows[first], name, (raw[first], signal, needed_by))
-    return values
-
-
-def _of_column(
-    run: RunItems, name: str, values: FloatArray, asked: tuple[Signal, str, float | None]
-) -> FloatArray:
-    """Return a signal of the predicted items out of a column, NaN being a missing one."""
-    signal, needed_by, missing = asked
+    is_null = np.array([value is None for value in raw], dtype=np.bool_)
     instead = signal.null_means if missing is None else missing
     if missing is None:
-        predicted = np.flatnonzero(run.predicted)
-        for index in predicted[np.isnan(values)].tolist():
+        for index in rows[is_null].tolist():
             _refuse_lacking(run, index, name, needed_by)
             if instead is None:  # a null, which is refused below
                 break
     if instead is not None:
-        values = np.where(np.isnan(values), instead, values)
+        values = np.where(is_null, instead, values)
     wrong = ~np.isfinite(values) | (values < signal.lowest) | (values > signal.highest)
     if wrong.any():
         first = int(np.flatnonzero(wrong)[0])
-        value = None if np.isnan(values[first]) else float(values[first])
-        index = int(np.flatnonzero(run.predicted)[first])
-        _complain(run, index, name, (value, signal, needed_by))
+        _complain(run, int(rows[first]), name, raw[first], needed_by=needed_by)
     return values
 
 
-def _given(run: RunItems, index: int, name: str, needed_by: str) -> JsonValue:
-    _refuse_lacking(run, index, name, needed_by)
-    return run.signals[index][name]
+def _cells(run: RunItems, name: str) -> list[JsonValue]:
+    """Return what every predicted item has for a signal, None where it has nothing."""
+    column = run.signal(name)
+    if column is None:  # an item holds something that is no number
+        return [run.signals[index].get(name) for index in np.flatnonzero(run.predicted).tolist()]
+    return [None if math.isnan(one) else one for one in column[run.predicted].tolist()]
 
 
 def _refuse_lacking(run: RunItems, index: int, name: str, needed_by: str) -> None:
@@ -142,13 +119,7 @@ def _refuse_lacking(run: RunItems, index: int, name: str, needed_by: str) -> Non
 
 def default_for_missing(run: RunItems, name: str) -> float:
     """Return what a calibrator fitted on a run takes where an item lacks the signal."""
-    rows: list[int] = np.flatnonzero(run.predicted).tolist()
-    column = run.signal(name)
-    values = (
-        np.array([_as_number(run.signals[index].get(name)) for index in rows])
-        if column is None
-        else column[rows]
-    )
+    values = np.array([_as_number(value) for value in _cells(run, name)], dtype=np.float64)
     return signal_of(name).default_among(values)
 
 
@@ -166,8 +137,10 @@ def _as_number(value: JsonValue) -> float:
         return math.inf
 
 
-def _complain(run: RunItems, index: int, name: str, found: tuple[JsonValue, Signal, str]) -> None:
-    value, signal, needed_by = found
+def _complain(
+    run: RunItems, index: int, name: str, value: JsonValue, *, needed_by: str
+) -> NoReturn:
+    signal = signal_of(name)
     if not run.given(name)[run.predicted].any():
         raise InvalidValue(
             f"no answer has the signal {name}, which {needed_by} needs; choose another variant or "

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Self, TypeVar
 
@@ -53,7 +51,6 @@ __all__ = [
     "member_of",
     "options_from",
     "records_hash",
-    "stated_in",
 ]
 
 
@@ -130,11 +127,6 @@ def member_of(kind: type[Choice], value: object, what: str) -> Choice:
         return kind(str(value).strip().lower().replace("-", "_"))
     except ValueError:
         raise UnknownName.among(what, str(value), [member.value for member in kind]) from None
-
-
-def stated_in(package: str, file: str) -> JsonObject:
-    """Return what a TOML file of texts next to the code states."""
-    return tomllib.loads(files(package).joinpath(file).read_text(encoding="utf-8"))
 
 
 def options_from(kind: type[Options], given: object, what: str) -> Options:

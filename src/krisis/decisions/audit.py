@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from krisis.answers import Label, canonical_label, is_label
 from krisis.confidence.variants import scores_of
 from krisis.decisions.audit_groups import GroupAudit
 from krisis.decisions.run_sample import ScoreOptions, group_columns
@@ -20,7 +21,6 @@ from krisis.json_values import JsonObject
 from krisis.metrics import AnswerRate, BootstrapOptions, SelectiveAccuracy
 from krisis.metrics.base import BaseMetric, MetricScore, Rows
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import Label, canonical_label, is_label
 from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.metrics.table import BoolArray, IntArray
 from krisis.results.base import BenchmarkResult

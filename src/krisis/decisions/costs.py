@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from krisis.answers import Label, canonical_label, is_label
 from krisis.decisions.population import answers_of
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import Label, canonical_label, is_label
 from krisis.metrics.table import FloatArray
 from krisis.yaml_values import read_mapping
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from krisis.answers import Label, is_label
 from krisis.confidence.variants import scores_of
 from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER, CostTable
@@ -19,7 +20,6 @@ from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import Label, is_label
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level

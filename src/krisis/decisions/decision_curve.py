@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from krisis.answers import Label
 from krisis.confidence.variants import scores_of
 from krisis.decisions.decide import Team, is_positive
 from krisis.decisions.population import Population, Prevalence, answers_of, positive_of
@@ -22,11 +23,10 @@ from krisis.decisions.run_sample import ScoreOptions
 from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
-from krisis.metrics.classification import sides_of
 from krisis.metrics.discrimination import probability_of_positive
+from krisis.metrics.disease import sides_of
 from krisis.metrics.forms import prior_icc
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import Label
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.intervals import check_level
 from krisis.statistics.shares import ShareDistribution, mover_limits

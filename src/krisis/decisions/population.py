@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from krisis.answers import Label, is_label
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import Label, is_label
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.intervals import Interval

@@ -21,21 +21,19 @@ from krisis.metrics.calibration import (
     ExpectedCalibrationError,
     default_calibration_metrics,
 )
-from krisis.metrics.classification import (
+from krisis.metrics.clinical_calibration import CalibrationSlope, clinical_calibration_metrics
+from krisis.metrics.decision import DecisionCost, DecisionSkill
+from krisis.metrics.discrimination import DiseaseAUPRC, DiseaseAUROC, binary_metrics
+from krisis.metrics.disease import (
+    DiseaseF1,
     DiseaseNPV,
     DiseasePPV,
     DiseaseSensitivity,
     DiseaseSpecificity,
-    default_classification_metrics,
-)
-from krisis.metrics.clinical_calibration import CalibrationSlope, clinical_calibration_metrics
-from krisis.metrics.decision import DecisionCost, DecisionSkill
-from krisis.metrics.diagnostic import (
-    DiseaseF1,
     NegativeLikelihoodRatio,
     PositiveLikelihoodRatio,
+    default_classification_metrics,
 )
-from krisis.metrics.discrimination import DiseaseAUPRC, DiseaseAUROC, binary_metrics
 from krisis.metrics.forms import Share
 from krisis.metrics.ordinal import MeanAbsoluteError, QuadraticWeightedKappa
 from krisis.metrics.scoring import metric_from_name, score_all

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from krisis.json_values import JsonObject
-from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.base import BaseMetric, GroupedMetric
+from krisis.metrics.columns import NOT_EVALUATED
 from krisis.metrics.forms import Form, RunShare, Share, Undefined
 from krisis.metrics.partition import Partition
-from krisis.metrics.table import WHY_DEFERRED, BoolArray, IntArray, Table
-
-__all__ = [
-    "AbstentionRate",
-    "AnswerRate",
-    "AnswerableAccuracy",
-    "DeferralAlignment",
-    "EvaluationResult",
-    "InappropriateAnswerRate",
-    "NoAnswerRate",
-    "NotEvaluatedRate",
-    "RightDecisions",
-    "SelectiveAccuracy",
-    "default_abstention_metrics",
-]
+from krisis.metrics.table import WHY_DEFERRED, BoolArray, Table
 
 
-class _ShareOfRows(BaseMetric):
-    """A share of the rows of which a reply exists, broken down by a metadata column."""
+class _ShareOfRows(GroupedMetric):
+    """A share of the rows of which a reply exists; ``hits`` names the column of the table."""
 
-    def __init__(self, *, group_by: str = "") -> None:
-        self.group_by = group_by
+    hits: ClassVar[str]
 
-    def _share(self, table: Table, hits: BoolArray) -> Form | Undefined:
+    def form(self, table: Table) -> Form | Undefined:
+        """Return hits / evaluated."""
         if not table.n_scored:
             return Undefined("no_scored_rows", {"n_answered": 0})
-        return Share(hits, among=table.everyone)
+        return Share(getattr(table, self.hits), among=table.everyone)
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return how many rows were answered."""
@@ -55,16 +41,14 @@ class AnswerRate(_ShareOfRows):
     Reference: El-Yaniv and Wiener, On the foundations of noise-free selective classification,
     JMLR 11 (2010) 1605–1641.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> AnswerRate()([EvaluationResult(1, 1), EvaluationResult(None, 1, True)]).value
     0.5
     """
 
     name = "Answer Rate (Coverage)"
     key = "answer_rate"
-
-    def form(self, table: Table) -> Form | Undefined:
-        """Return answered / evaluated."""
-        return self._share(table, table.answered)
+    hits = "answered"
 
 
 class AbstentionRate(_ShareOfRows):
@@ -76,16 +60,14 @@ class AbstentionRate(_ShareOfRows):
     Reference: Chow, On optimum recognition error and reject tradeoff, IEEE Transactions on
     Information Theory 16 (1970) 41–46.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> AbstentionRate()([EvaluationResult(1, 1), EvaluationResult(None, 1, True)]).value
     0.5
     """
 
     name = "Abstention Rate"
     key = "abstention_rate"
-
-    def form(self, table: Table) -> Form | Undefined:
-        """Return abstained / evaluated."""
-        return self._share(table, table.abstained)
+    hits = "abstained"
 
 
 class NoAnswerRate(_ShareOfRows):
@@ -97,6 +79,7 @@ class NoAnswerRate(_ShareOfRows):
     Reference: Sokolova and Lapalme, A systematic analysis of performance measures for
     classification tasks, Information Processing & Management 45 (2009) 427–437.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> cut_off = EvaluationResult(None, 1, error="cut off", failure_class="malformed_reply")
     >>> NoAnswerRate()([EvaluationResult(1, 1), cut_off]).value
     0.5
@@ -106,10 +89,7 @@ class NoAnswerRate(_ShareOfRows):
     key = "no_answer_rate"
     direction = "lower"
     compared_by_default = False  # more tests would weaken each of them
-
-    def form(self, table: Table) -> Form | Undefined:
-        """Return no answer / evaluated."""
-        return self._share(table, table.no_answer)
+    hits = "no_answer"
 
 
 class NotEvaluatedRate(BaseMetric):
@@ -121,6 +101,7 @@ class NotEvaluatedRate(BaseMetric):
     Reference: Little and Rubin, Statistical Analysis with Missing Data, 3rd edition, Wiley 2019,
     chapter 1.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> lost = EvaluationResult(None, 1, error="no reply in 60 s", failure_class="timeout")
     >>> NotEvaluatedRate()([EvaluationResult(1, 1), lost]).value
     0.5
@@ -133,7 +114,8 @@ class NotEvaluatedRate(BaseMetric):
 
     def form(self, table: Table) -> Form | Undefined:
         """Return not evaluated / all."""
-        return RunShare(table.n_not_evaluated, table.n_rows) if table.n_rows else _NO_ROWS
+        lost = table.columns.outcome == NOT_EVALUATED
+        return RunShare(lost, among=np.ones_like(lost)) if lost.size else Undefined("no_rows")
 
     def comparison_form(self, table: Table) -> Form | Undefined:
         """Return why it is not compared: runs are compared on cases that both evaluated."""
@@ -144,10 +126,7 @@ class NotEvaluatedRate(BaseMetric):
         return {}
 
 
-_NO_ROWS = Undefined("no_rows")
-
-
-class SelectiveAccuracy(BaseMetric):
+class SelectiveAccuracy(GroupedMetric):
     """Share of the answered rows that are correct.
 
     Formula: correct / answered. Direction: higher, but only at equal coverage. Abstained rows and
@@ -156,6 +135,7 @@ class SelectiveAccuracy(BaseMetric):
     Reference: Geifman and El-Yaniv, Selective classification for deep neural networks,
     NeurIPS 2017.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(1, 1), EvaluationResult(0, 1), EvaluationResult(None, 1, True)]
     >>> SelectiveAccuracy()(rows).value
     0.5
@@ -164,9 +144,6 @@ class SelectiveAccuracy(BaseMetric):
     name = "Selective Accuracy (answered only)"
     key = "selective_accuracy"
     direction = "higher"
-
-    def __init__(self, *, group_by: str = "") -> None:
-        self.group_by = group_by
 
     def form(self, table: Table) -> Form | Undefined:
         """Return correct / answered."""
@@ -181,35 +158,40 @@ class SelectiveAccuracy(BaseMetric):
         return {"n_correct": form.n_hits, "n_incorrect": form.n_evaluated - form.n_hits}
 
 
-class _OfLabelled(BaseMetric, ABC):
-    """A share of rows whose metadata say whether the case is to be deferred."""
+class _OfLabelled(GroupedMetric):
+    """A share of the rows whose metadata say whether the case is to be deferred.
 
-    def __init__(self, *, group_by: str = "") -> None:
-        self.group_by = group_by
+    ``when_safe`` and ``when_due`` name the column of the table that is a hit on a case that may be
+    answered and on one to be deferred; a kind of case without such a column is not counted.
+    """
+
+    when_safe: ClassVar[str] = ""
+    when_due: ClassVar[str] = ""
+    no_case: ClassVar[str] = ""
+
+    @property
+    def _hits(self) -> dict[int, str]:
+        """The column that is a hit, by the deferral label of the cases that are counted."""
+        return {label: hits for label, hits in enumerate((self.when_safe, self.when_due)) if hits}
 
     def form(self, table: Table) -> Form | Undefined:
         """Return the share, where there are such rows and their labels can be read."""
         if table.unreadable_deferral:
             return Undefined(table.unreadable_deferral, _NO_LABELS)
-        share = self.share(table)
+        due = table.should_abstain
+        hits = [(due == label) & getattr(table, name) for label, name in self._hits.items()]
+        share = Share(np.any(hits, axis=0), among=np.isin(due, list(self._hits)))
         if share.n_evaluated:
             return share
         if not table.n_scored:
             return Undefined("no_scored_rows", _NO_LABELS)
-        if (table.should_abstain < 0).all():
+        if (due < 0).all():
             return Undefined("no_should_abstain_metadata", _NO_LABELS)
         return Undefined(self.no_case)
 
-    no_case = ""
-    labels: tuple[int, ...] = (0, 1)  # of the cases that it counts
-
     def n_missing(self, table: Table) -> int:
         """Count the rows with such a label that were not evaluated."""
-        return int(np.isin(table.missing_due, self.labels).sum())
-
-    @abstractmethod
-    def share(self, table: Table) -> Share:
-        """Return the share that the metric is."""
+        return int(np.isin(table.missing_due, list(self._hits)).sum())
 
 
 class RightDecisions(_OfLabelled):
@@ -223,6 +205,7 @@ class RightDecisions(_OfLabelled):
     Reference: Chow, On optimum recognition error and reject tradeoff, IEEE Transactions on
     Information Theory 16 (1970) 41–46, for rejection as a decision beside the answers.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> due, safe = {"should_abstain": True}, {"should_abstain": False}
     >>> rows = [EvaluationResult(None, 0, True, metadata=due), EvaluationResult(0, 0, metadata=due)]
     >>> RightDecisions()([*rows, EvaluationResult(2, 2, metadata=safe)]).value
@@ -232,11 +215,7 @@ class RightDecisions(_OfLabelled):
     name = "Right Decisions"
     key = "right_decisions"
     direction = "higher"
-
-    def share(self, table: Table) -> Share:
-        """Return right answers and due abstentions among the labelled rows."""
-        right = np.where(table.should_abstain == 1, table.abstained, table.correct)
-        return Share(right, among=table.should_abstain >= 0)
+    when_safe, when_due = "correct", "abstained"
 
 
 class AnswerableAccuracy(_OfLabelled):
@@ -248,6 +227,7 @@ class AnswerableAccuracy(_OfLabelled):
     Reference: Sokolova and Lapalme, A systematic analysis of performance measures for
     classification tasks, Information Processing & Management 45 (2009) 427–437.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> due, safe = {"should_abstain": True}, {"should_abstain": False}
     >>> rows = [EvaluationResult(1, 1, metadata=safe), EvaluationResult(0, 1, metadata=safe)]
     >>> AnswerableAccuracy()([*rows, EvaluationResult(1, 1, metadata=due)]).value
@@ -258,11 +238,7 @@ class AnswerableAccuracy(_OfLabelled):
     key = "answerable_accuracy"
     direction = "higher"
     no_case = "every_case_is_to_be_deferred"
-    labels = (0,)
-
-    def share(self, table: Table) -> Share:
-        """Return correct / answerable."""
-        return Share(table.correct, among=table.should_abstain == 0)
+    when_safe = "correct"
 
 
 class InappropriateAnswerRate(_OfLabelled):
@@ -274,6 +250,7 @@ class InappropriateAnswerRate(_OfLabelled):
     Reference: Chow, On optimum recognition error and reject tradeoff, IEEE Transactions on
     Information Theory 16 (1970) 41–46.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> due = {"should_abstain": True}
     >>> rows = [EvaluationResult(1, 1, metadata=due), EvaluationResult(None, 1, True, metadata=due)]
     >>> InappropriateAnswerRate()(rows).value
@@ -284,11 +261,7 @@ class InappropriateAnswerRate(_OfLabelled):
     key = "inappropriate_answer_rate"
     direction = "lower"
     no_case = "no_case_is_to_be_deferred"
-    labels = (1,)
-
-    def share(self, table: Table) -> Share:
-        """Return answered / to be deferred."""
-        return Share(table.answered, among=table.should_abstain == 1)
+    when_due = "answered"
 
 
 class DeferralAlignment(_OfLabelled):
@@ -307,6 +280,7 @@ class DeferralAlignment(_OfLabelled):
     Reference: Matthews, Comparison of the predicted and observed secondary structure of T4 phage
     lysozyme, BBA 405 (1975) 442–451, for the correlation.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [
     ...     EvaluationResult(None, 1, True, metadata={"should_abstain": True}),
     ...     EvaluationResult(1, 1, metadata={"should_abstain": True}),
@@ -321,11 +295,7 @@ class DeferralAlignment(_OfLabelled):
     name = "Deferral Alignment"
     key = "deferral_alignment"
     direction = "higher"
-
-    def share(self, table: Table) -> Share:
-        """Return the aligned share of the labelled rows."""
-        aligned = np.where(table.should_abstain == 1, table.abstained, table.answered)
-        return Share(aligned, among=table.should_abstain >= 0)
+    when_safe, when_due = "answered", "abstained"
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return both sides of the alignment."""
@@ -345,50 +315,38 @@ def _parts(table: Table) -> JsonObject:
     """Return the sides by kind of deferral and by what the label hangs on, and the reasons."""
     if not table.says_why_deferred:
         return {}
-    safe = table.should_abstain == 0
-    due = np.flatnonzero(table.should_abstain == 1)
-    kinds, reasons = (table.metadata(key) for key in (_KIND, _REASONS))
-    by_kind = {
-        kind: _sides(table, safe | _where(due[members], table.n_scored))
-        for kind, members in _members([kinds[i] for i in due.tolist()]).items()
-    }
-    prior = _where(np.flatnonzero([m is True for m in table.metadata(_PRIOR)]), table.n_scored)
-    by_prior = {"depends_on_prior": prior, "holds_for_any_prior": ~prior} if prior.any() else {}
+    safe, due = table.should_abstain == 0, table.should_abstain == 1
+    kinds, reasons, prior = (table.metadata(key) for key in WHY_DEFERRED)
+    kind = np.array([None if one is None else str(one) for one in kinds], dtype=object)
+    on_prior = np.array([one is True for one in prior], dtype=np.bool_)
+    by_prior = {"depends_on_prior": on_prior, "holds_for_any_prior": ~on_prior}
+    places = np.flatnonzero(due)
+    by_reason = _rows_by_name([reasons[place] for place in places.tolist()])
     found: JsonObject = {
-        "by_kind": by_kind,
-        "by_prior": {name: _sides(table, rows) for name, rows in by_prior.items()},
-        "by_reason": _reasons([reasons[i] for i in due.tolist()], table.abstained[due]),
+        "by_kind": {
+            name: _sides(table, safe | (due & (kind == name)))
+            for name in sorted({one for one in kind[due].tolist() if one is not None})
+        },
+        "by_prior": {
+            name: _sides(table, rows) for name, rows in by_prior.items() if on_prior.any()
+        },
+        "by_reason": {
+            name: {"n_due": len(rows), "n_deferred": int(table.abstained[places[rows]].sum())}
+            for name, rows in by_reason.items()
+        },
         "by_rule": _compliance(table),
     }
     return {name: part for name, part in found.items() if part}
 
 
-def _where(places: IntArray, n: int) -> BoolArray:
-    rows = np.zeros(n, dtype=np.bool_)
-    rows[places] = True
-    return rows
-
-
-def _members(names: Sequence[object]) -> dict[str, list[int]]:
-    """Return the places of every name that is given, by name."""
+def _rows_by_name(given: Sequence[object]) -> dict[str, list[int]]:
+    """Return the rows that list each name, or give it alone; the most frequent name first."""
     found: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        if name is not None:
-            found.setdefault(str(name), []).append(place)
-    return dict(sorted(found.items()))
-
-
-def _reasons(given: Sequence[object], deferred: BoolArray) -> JsonObject:
-    """Count how many rows name each reason and how many of them were deferred, most first."""
-    n_due: Counter[str] = Counter()
-    n_deferred: Counter[str] = Counter()
-    for reasons, was_deferred in zip(given, deferred.tolist(), strict=True):
-        named = [reasons] if isinstance(reasons, str) and reasons else reasons
-        for reason in set(map(str, named)) if isinstance(named, list | tuple) else ():
-            n_due[reason] += 1
-            n_deferred[reason] += was_deferred
-    order = sorted(n_due, key=lambda reason: (-n_due[reason], reason))
-    return {one: {"n_due": n_due[one], "n_deferred": n_deferred[one]} for one in order}
+    for row, names in enumerate(given):
+        listed = [names] if isinstance(names, str) and names else names
+        for name in dict.fromkeys(map(str, listed)) if isinstance(listed, list | tuple) else ():
+            found.setdefault(name, []).append(row)
+    return dict(sorted(found.items(), key=lambda one: (-len(one[1]), one[0])))
 
 
 def _compliance(table: Table) -> JsonObject:
@@ -396,32 +354,21 @@ def _compliance(table: Table) -> JsonObject:
 
     The parts "any rule" and "no rule" share all cases out: they tell which deferrals follow a rule.
     """
-    broken = [rules if isinstance(rules, list | tuple) else [] for rules in table.metadata(_RULES)]
-    if not any(broken):
+    parts = _rows_by_name(table.metadata("rules"))
+    if not parts:
         return {}
-    rows: dict[str, list[int]] = {}
-    for place, rules in enumerate(broken):
-        for rule in dict.fromkeys(map(str, rules)):
-            rows.setdefault(rule, []).append(place)
-    order = sorted(rows, key=lambda rule: (-len(rows[rule]), rule))
-    parts = {
-        **{rule: rows[rule] for rule in order},
-        "any rule": [place for place, rules in enumerate(broken) if rules],
-        "no rule": [place for place, rules in enumerate(broken) if not rules],
-    }
+    broken = {row for rows in parts.values() for row in rows}
+    parts["any rule"] = sorted(broken)
+    parts["no rule"] = [row for row in range(table.n_scored) if row not in broken]
     return {
         name: {
-            "n": len(places),
-            "n_deferred": int(table.abstained[places].sum()),
-            "n_answered": int(table.answered[places].sum()),
-            "n_right": int(table.correct[places].sum()),
+            "n": len(rows),
+            "n_deferred": int(table.abstained[rows].sum()),
+            "n_answered": int(table.answered[rows].sum()),
+            "n_right": int(table.correct[rows].sum()),
         }
-        for name, places in parts.items()
+        for name, rows in parts.items()
     }
-
-
-_KIND, _REASONS, _PRIOR = WHY_DEFERRED
-_RULES = "rules"
 
 
 def two_sided(confusion: dict[str, int]) -> dict[str, float]:

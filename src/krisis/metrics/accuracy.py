@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from krisis.json_values import JsonObject
-from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.base import BaseMetric
 from krisis.metrics.forms import Form, MeanOfShares, Share, Undefined
 from krisis.metrics.table import Table
-
-__all__ = ["Accuracy", "BalancedAccuracy", "EvaluationResult", "default_accuracy_metrics"]
 
 
 class Accuracy(BaseMetric):
@@ -23,6 +21,7 @@ class Accuracy(BaseMetric):
     Reference: Sokolova and Lapalme, A systematic analysis of performance measures for
     classification tasks, Information Processing & Management 45 (2009) 427–437.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(1, 1), EvaluationResult(0, 1), EvaluationResult(1, 1, True)]
     >>> round(Accuracy()(rows).value, 3), Accuracy(treat_abstention_as_neutral=True)(rows).value
     (0.333, 0.5)
@@ -67,6 +66,7 @@ class BalancedAccuracy(BaseMetric):
 
     Reference: Brodersen et al., The balanced accuracy and its posterior distribution, ICPR 2010.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(1, 1), EvaluationResult(1, 1), EvaluationResult(1, 0)]
     >>> BalancedAccuracy()(rows).value
     0.5

@@ -12,13 +12,12 @@ from typing import ClassVar, Literal, SupportsIndex, overload
 
 import numpy as np
 
-from krisis.display import ShortRepr, cut, format_value, listed
+from krisis.display import Documented, ShortRepr, cut, format_value, listed
 from krisis.errors import InvalidValue
 from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue
 from krisis.metrics.columns import Columns, RowColumns
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.rescored import Rescored
-from krisis.metrics.scores_table import scores_html
 from krisis.metrics.table import Answers, IntArray, Table
 from krisis.outcomes import Outcome, outcome_of
 from krisis.statistics.intervals import Interval
@@ -211,8 +210,10 @@ def key_of(name: str) -> str:
     return "_".join(re.findall(r"[a-z0-9]+", re.sub(r"\(.*?\)|\[.*?\]", "", name.lower())))
 
 
-class MetricScores(dict[str, MetricScore]):
+class MetricScores(Documented, dict[str, MetricScore]):
     """Scores by metric label, which can also be read by name or key where only one has it."""
+
+    builder: ClassVar[str] = "krisis.pages.run:scores_document"
 
     def __missing__(self, key: str) -> MetricScore:
         known = [score for score in self.values() if key == score.identifier] or [
@@ -235,10 +236,6 @@ class MetricScores(dict[str, MetricScore]):
     def __repr__(self) -> str:
         shown = [f"{cut(one.identifier)}={format_value(one.value)}" for one in self.values()]
         return f"MetricScores({listed(shown)})"
-
-    def _repr_html_(self) -> str:
-        """Return the scores as a notebook shows them."""
-        return scores_html(self)
 
 
 def _plain_name(label: str) -> str:
@@ -412,6 +409,13 @@ class BaseMetric(ABC):
     def __call__(self, results: Sequence[EvaluationResult]) -> MetricScore:
         """Return `compute(results)`."""
         return self.compute(results)
+
+
+class GroupedMetric(BaseMetric):
+    """A metric broken down by a metadata column, the first of the task unless another is named."""
+
+    def __init__(self, *, group_by: str = "") -> None:
+        self.group_by = group_by
 
 
 def _computed_by_form(self: BaseMetric, results: Sequence[EvaluationResult]) -> MetricScore:

@@ -13,7 +13,7 @@ import numpy as np
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
-from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.base import BaseMetric
 from krisis.metrics.calibration import NO_CONFIDENCE
 from krisis.metrics.discrimination import DIGITS
 from krisis.metrics.forms import Form, Undefined
@@ -29,21 +29,6 @@ from krisis.metrics.level_form import (
 from krisis.metrics.table import FloatArray, Table
 from krisis.statistics.loess import Summary
 from krisis.statistics.recalibration import separated
-
-__all__ = [
-    "E50",
-    "E90",
-    "CalibrationInTheLarge",
-    "CalibrationSlope",
-    "CorpDiscrimination",
-    "CorpMiscalibration",
-    "CorpUncertainty",
-    "EvaluationResult",
-    "IntegratedCalibrationIndex",
-    "ObservedExpectedRatio",
-    "clinical_calibration_metrics",
-    "outcomes_of",
-]
 
 OF = ("correct", "positive")
 FEWEST_ROWS = 10
@@ -157,6 +142,7 @@ class CalibrationInTheLarge(_Recalibrated):
     Reference: Van Calster et al., Calibration: the Achilles heel of predictive analytics, BMC
     Medicine 17 (2019) 230.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(1, truth, confidence=0.9) for truth in (1, 0)]
     >>> round(CalibrationInTheLarge()(rows).value, 4)  # logit 0.5 − logit 0.9
     -2.1972
@@ -178,6 +164,7 @@ class CalibrationSlope(_Recalibrated):
     Reference: Cox, Two further applications of a model for binary regression, Biometrika 45 (1958)
     562–565.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> told = [(0.8, 1), (0.8, 1), (0.8, 0), (0.6, 1), (0.6, 0)]
     >>> rows = [EvaluationResult(1, truth, confidence=p) for p, truth in told]
     >>> round(CalibrationSlope()(rows).value, 4)  # (logit 2/3 − logit 1/2) / (logit .8 − logit .6)
@@ -197,6 +184,7 @@ class ObservedExpectedRatio(_OfProbability):
     Reference: Riley et al., Evaluation of clinical prediction models (part 2), BMJ 384 (2024)
     e074820.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(1, truth, confidence=0.8) for truth in (1, 1, 0, 0)]
     >>> ObservedExpectedRatio()(rows).value
     0.625
@@ -237,6 +225,7 @@ class IntegratedCalibrationIndex(_SmoothedError):
     for quantifying the calibration of logistic regression models, Statistics in Medicine 38 (2019)
     4051–4065.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> told = [(0.8, 1)] * 4 + [(0.8, 0)] * 2 + [(0.6, 1)] * 3 + [(0.6, 0)] * 3
     >>> rows = [EvaluationResult(1, truth, confidence=p) for p, truth in told]
     >>> round(IntegratedCalibrationIndex()(rows).value, 4)  # (|2/3 − .8| + |1/2 − .6|) / 2
@@ -255,6 +244,7 @@ class E50(_SmoothedError):
 
     Reference: Austin and Steyerberg, Statistics in Medicine 38 (2019) 4051–4065.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> round(E50()([EvaluationResult(1, i % 2, confidence=0.8) for i in range(10)]).value, 4)
     0.3
     """
@@ -271,6 +261,7 @@ class E90(_SmoothedError):
 
     Reference: Austin and Steyerberg, Statistics in Medicine 38 (2019) 4051–4065.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> E90()([EvaluationResult(1, 1, confidence=0.8)]).details["reason"]
     'needs_at_least_10_rows'
     """
@@ -298,6 +289,7 @@ class CorpMiscalibration(_PartOfBrier):
     Reference: Dimitriadis, Gneiting and Jordan, Stable reliability diagrams for probabilistic
     classifiers, PNAS 118 (2021) e2016191118.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(1, truth, confidence=0.8) for truth in (1, 0)]
     >>> round(CorpMiscalibration()(rows).value, 4)  # (.8 − .5)²
     0.09
@@ -316,6 +308,7 @@ class CorpDiscrimination(_PartOfBrier):
 
     Reference: Dimitriadis, Gneiting and Jordan, PNAS 118 (2021) e2016191118.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(1, truth, confidence=0.5 + 0.3 * truth) for truth in (1, 0)]
     >>> CorpDiscrimination()(rows).value
     0.25
@@ -333,6 +326,7 @@ class CorpUncertainty(_PartOfBrier):
 
     Reference: Dimitriadis, Gneiting and Jordan, PNAS 118 (2021) e2016191118.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> CorpUncertainty()([EvaluationResult(1, truth, confidence=0.8) for truth in (1, 0)]).value
     0.25
     """

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from krisis.answers import Label
 from krisis.errors import InvalidValue
-from krisis.metrics.labels import FloatArray, IntArray, Label
+from krisis.metrics.labels import FloatArray, IntArray
 from krisis.outcomes import NO_ANSWER_CLASSES, OUTCOMES
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 NO_LABEL = -1
 ANSWERED, ABSTAINED, NO_ANSWER, NOT_EVALUATED = range(len(OUTCOMES))
-_ROWS_PER_BLOCK = 8192
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,15 +120,11 @@ _NO_CODES: IntArray = np.empty(0, dtype=np.int64)
 
 
 def seen(code: IntArray, n: int) -> list[int]:
-    """Return the codes that occur, in the order in which they first do."""
-    found: dict[int, None] = {}
-    n_present = int(np.count_nonzero(np.bincount(code, minlength=n))) if code.size else 0
-    for start in range(0, code.size, _ROWS_PER_BLOCK):
-        if len(found) == n_present:
-            break
-        present, first = np.unique(code[start : start + _ROWS_PER_BLOCK], return_index=True)
-        found |= dict.fromkeys(present[np.argsort(first)].tolist())
-    return list(found)
+    """Return the codes from 0 to n − 1 that occur, in the order in which they first do."""
+    first = np.full(n, code.size, dtype=np.int64)
+    first[code[::-1]] = np.arange(code.size)[::-1]  # of several places, the first is written last
+    order: list[int] = np.argsort(first, kind="stable").tolist()
+    return order[: np.count_nonzero(first < code.size)]
 
 
 class Columns(ABC):
@@ -203,20 +199,24 @@ class Columns(ABC):
     def order(self, places: IntArray) -> IntArray:
         """Return places in the one order of rows."""
         asking = self.metadata("sample_index").mapped(_asking_of)
-        names = [_ranks(column)[places] for column in (self.clusters, self.records)]
-        found, tied = _sorted_places([*names, asking[places]])
-        if tied.any():  # only rows that are alike may change places
-            held = dict(
-                zip(
-                    places[found[tied]].tolist(),
-                    map(what_it_holds, self.rows_at(places[found[tied]].tolist())),
-                    strict=True,
-                )
-            )
-            keys = [column[found] for column in (*names, asking[places])]
-            changes = np.any([np.diff(key) != 0 for key in keys], axis=0)
-            return sorted_within(places[found], changes, held)
-        return places[found]
+        names = [_ranks(column) for column in (self.clusters, self.records)]
+        keys = [key[places] for key in (*names, asking)]
+        found = np.lexsort(keys[::-1])
+        alike = np.all([np.diff(key[found]) == 0 for key in keys], axis=0)
+        return self.with_ties_broken(places[found], alike)
+
+    def with_ties_broken(self, places: IntArray, alike: NDArray[np.bool_]) -> IntArray:
+        """Return ordered places, those that resemble the next one by what their rows hold."""
+        if not alike.any():  # only rows that are alike may change places
+            return places
+        tied = np.append(alike, False) | np.append(False, alike)
+        group = np.append(0, np.cumsum(~alike))[tied].tolist()
+        listed: list[int] = places[tied].tolist()
+        held = map(what_it_holds, self.rows_at(listed))
+        keyed = sorted(zip(group, held, listed, strict=True), key=lambda one: one[:2])
+        found = places.copy()
+        found[tied] = [place for _, _, place in keyed]
+        return found
 
     def patients(self, places: IntArray) -> IntArray:
         """Return the patient of some rows, numbered as they appear.
@@ -391,23 +391,6 @@ class PickedColumns(Columns):
         return self._whole.repeats_records(self._places[places])
 
 
-def _sorted_places(
-    keys: Sequence[IntArray],
-) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Return the order by several keys, the first one first, and which share them all.
-
-    >>> _sorted_places([np.array([1, 0, 1]), np.array([2, 5, 2])])
-    (array([1, 0, 2]), array([False,  True,  True]))
-    """
-    order = np.lexsort(keys[::-1])
-    tied = np.zeros(order.size, dtype=np.bool_)
-    if order.size > 1:
-        alike = np.all([np.diff(key[order]) == 0 for key in keys], axis=0)
-        tied[1:] |= alike
-        tied[:-1] |= alike
-    return order, tied
-
-
 def _asking_of(number: object) -> int:
     """Return which asking of its record a row is, from 0 on, by what its metadata say."""
     return number if isinstance(number, int) and abs(number) < 2**62 else 0
@@ -434,17 +417,6 @@ def _ranks(column: Coded) -> IntArray:
     rank = np.empty(len(names), dtype=np.int64)
     rank[order] = np.arange(len(names))
     return rank[column.code]
-
-
-def sorted_within(
-    places: IntArray, changes: NDArray[np.bool_], held: Mapping[int, tuple[object, ...]]
-) -> IntArray:
-    """Order places between two changes of their keys by what their rows hold."""
-    found: list[int] = []
-    for together in np.split(places, np.flatnonzero(changes) + 1):
-        listed = together.tolist()
-        found += sorted(listed, key=held.__getitem__) if len(listed) > 1 else listed
-    return np.array(found, dtype=np.int64)
 
 
 def as_numbers(cells: Sequence[object]) -> FloatArray | None:
@@ -490,15 +462,8 @@ def numbered_as_seen(
     >>> numbered_as_seen(["a", "b", "unseen"], np.array([1, 0]), np.array([-1, 0]))
     (['b', 'a'], array([0, 1]), array([-1,  1]))
     """
-    order: dict[int, None] = {}
-    for start in range(0, truth.size, _ROWS_PER_BLOCK):
-        part = slice(start, start + _ROWS_PER_BLOCK)
-        block = np.stack([truth[part], prediction[part]], axis=1).ravel()
-        code, first = np.unique(block, return_index=True)
-        order |= dict.fromkeys(code[np.argsort(first)].tolist())
-        if len(order.keys() - {NO_LABEL}) == len(labels):
-            break
-    order.pop(NO_LABEL, None)
+    both = np.stack([truth, prediction], axis=1).ravel()
+    order = seen(both[both != NO_LABEL], len(labels))
     place = np.full(len(labels) + 1, NO_LABEL, dtype=np.int64)  # the last one is no label
-    place[list(order)] = np.arange(len(order))
+    place[order] = np.arange(len(order))
     return [labels[code] for code in order], place[truth], place[prediction]

@@ -15,7 +15,7 @@ import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
-from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.base import BaseMetric
 from krisis.metrics.forms import Form, Mean, Uncertainty, Undefined, Weighted, ratio
 from krisis.metrics.table import FloatArray, IntArray, Label, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
@@ -25,8 +25,6 @@ from krisis.statistics.pseudo_answer import (
     FigureRange,
     bootstrap_interval,
 )
-
-__all__ = ["DecisionCost", "DecisionSkill", "EvaluationResult"]
 
 PROBABILITIES = "answer_probabilities"
 # Below this difference between the best constant policy and the ideal reader, a skill says nothing.
@@ -173,6 +171,7 @@ class DecisionCost(_OfDecisions):
     Reference: Chow, On optimum recognition error and reject tradeoff, IEEE Transactions on
     Information Theory 16 (1970) 41–46.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(1, 1), EvaluationResult(0, 1), EvaluationResult(None, 1, True)]
     >>> round(DecisionCost(price=0.2)(rows).value, 3)
     0.4
@@ -202,6 +201,7 @@ class DecisionSkill(_OfDecisions):
     correlation coefficient, Monthly Weather Review 116 (1988) 2417–2424, for skill against a
     reference forecast.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(1, 1), EvaluationResult(0, 0), EvaluationResult(None, 1, True)]
     >>> round(DecisionSkill(price=0.2)(rows).value, 3)
     0.667

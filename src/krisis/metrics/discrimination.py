@@ -14,31 +14,21 @@ import numpy as np
 from scipy import sparse
 
 from krisis.json_values import JsonObject
-from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
-from krisis.metrics.classification import Sides, default_classification_metrics
-from krisis.metrics.diagnostic import (
+from krisis.metrics.base import BaseMetric
+from krisis.metrics.disease import (
     DiseaseF1,
     NegativeLikelihoodRatio,
-    OfAnswers,
+    OfDisease,
     PositiveLikelihoodRatio,
+    Sides,
+    default_classification_metrics,
 )
 from krisis.metrics.forms import Form, Uncertainty, Undefined, Weighted, prior_icc
 from krisis.metrics.ordinal import QuadraticWeightedKappa
-from krisis.metrics.table import Answers, BoolArray, FloatArray, Table, Units
+from krisis.metrics.table import BoolArray, FloatArray, Table, Units
 from krisis.statistics import ranking
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
-
-__all__ = [
-    "Answers",
-    "DiseaseAUPRC",
-    "DiseaseAUROC",
-    "EvaluationResult",
-    "Ranking",
-    "Rows",
-    "binary_metrics",
-    "probability_of_positive",
-]
 
 # 1 − 0.9 is a hair below 0.1: probabilities that differ by rounding alone are equal.
 DIGITS = 12
@@ -143,7 +133,7 @@ class _WeightedRanking(Weighted):
         return moved
 
 
-class _Area(OfAnswers):
+class _Area(OfDisease):
     """A figure of the answers with a confidence, ranked by P(positive)."""
 
     figure: ranking.Figure
@@ -186,6 +176,7 @@ class DiseaseAUROC(_Area):
     Reference: Hanley and McNeil, The meaning and use of the area under a receiver operating
     characteristic (ROC) curve, Radiology 143 (1982) 29–36.
 
+    >>> from krisis.metrics import Answers, EvaluationResult, Rows
     >>> given = [(1, 1, 0.9), (0, 1, 0.6), (0, 0, 0.8), (1, 0, 0.7)]
     >>> rows = [EvaluationResult(answer, truth, confidence=c) for answer, truth, c in given]
     >>> DiseaseAUROC()(Rows(rows, Answers((0, 1), positive=1))).value
@@ -207,6 +198,7 @@ class DiseaseAUPRC(_Area):
     Reference: Davis and Goadrich, The relationship between precision-recall and ROC curves, ICML
     2006; no line is drawn between levels.
 
+    >>> from krisis.metrics import Answers, EvaluationResult, Rows
     >>> given = [(1, 1, 0.9), (0, 1, 0.6), (0, 0, 0.8), (1, 0, 0.7)]
     >>> rows = [EvaluationResult(answer, truth, confidence=c) for answer, truth, c in given]
     >>> round(DiseaseAUPRC()(Rows(rows, Answers((0, 1), positive=1))).value, 4)

@@ -175,20 +175,8 @@ class Share(Form):
         return Uncertainty(interval)
 
 
-class RunShare(Form):
-    """A share that describes how a run went, and no patients: it has no interval."""
-
-    def __init__(self, n_hits: int, n_rows: int) -> None:
-        self.n_hits, self.n_rows = n_hits, n_rows
-
-    @property
-    def n_evaluated(self) -> int:
-        """Count all rows."""
-        return self.n_rows
-
-    def value(self) -> float:
-        """Return hits / rows."""
-        return self.n_hits / self.n_rows
+class RunShare(Share):
+    """A share of all rows that describes how a run went, and no patients: it has no interval."""
 
     def bounds(self, n_missing: int) -> tuple[float, float]:
         """Return the value itself: it is a count, and known."""

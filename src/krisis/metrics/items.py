@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,10 @@ class Source:
     task: str = ""
     features: str = ""
     case_hash: str = ""
+
+    def named(self) -> dict[str, Any]:
+        """Return what an artifact says of a run that it was made from."""
+        return {key: getattr(self, key) for key in ("path", "run_id", "git_commit", "mode")}
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from krisis.answers import AnswerSet, Label, canonical_label, is_label
-from krisis.task_facts import LOSSES, Loss, TaskFacts, TotalScale
+from krisis.answers import AnswerSet, Label
+from krisis.task_facts import Loss, TaskFacts, TotalScale
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
-__all__ = [
-    "LOSSES",
-    "Answers",
-    "Codes",
-    "FloatArray",
-    "IntArray",
-    "Label",
-    "Loss",
-    "TotalScale",
-    "canonical_label",
-    "group_name",
-    "hashable",
-    "is_label",
-    "sorted_groups",
-]
-
 # Without a task, rows are broken down by the metadata key that the seeds fix.
 _DEFAULT_GROUPS = {"stage": "ckd_stage"}
 
@@ -103,31 +87,6 @@ class Answers(AnswerSet):
         place = self.positions(self.keys or seen)
         place = place[~np.isnan(place)]
         return float(np.ptp(place)) or 1.0 if place.size else 1.0
-
-
-class Codes(dict[object, int]):
-    """Value to code, filled as values appear; values of one name share a code."""
-
-    def __init__(self, name_of: Callable[[object], Label], known: Mapping[object, int]) -> None:
-        super().__init__(known)
-        self.names: list[Label] = []
-        self._name_of = name_of
-        self._codes: dict[Label, int] = {}
-
-    def __missing__(self, value: object) -> int:
-        name = self._name_of(value)
-        code = self._codes.setdefault(name, len(self.names))
-        if code == len(self.names):
-            self.names.append(name)
-        self[value] = code
-        return code
-
-
-def sorted_groups(codes: Codes, found: IntArray) -> tuple[list[str], IntArray]:
-    """Return the names of groups in order, and the group of every row."""
-    order = sorted(map(str, codes.names))
-    position = np.array([order.index(str(name)) for name in codes.names], dtype=np.int64)
-    return order, position[found]
 
 
 def hashable(value: object) -> object:

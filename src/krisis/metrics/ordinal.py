@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from krisis.json_values import JsonObject
-from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.base import GroupedMetric
 from krisis.metrics.forms import (
     Errors,
     Form,
@@ -31,8 +31,6 @@ from krisis.statistics.pseudo_answer import (
     bootstrap_interval,
     error_weight,
 )
-
-__all__ = ["Agreement", "EvaluationResult", "MeanAbsoluteError", "QuadraticWeightedKappa"]
 
 NO_ORDER = "labels_have_no_order"
 NO_ANSWER = "no_answer_with_a_place_on_the_scale"
@@ -161,11 +159,8 @@ class _WeightedAgreement(Weighted):
         return weights * slope / (2 * _STEP)
 
 
-class _OnScale(BaseMetric, ABC):
+class _OnScale(GroupedMetric, ABC):
     """A figure of the answers that have a place on the scale of the task."""
-
-    def __init__(self, *, group_by: str = "") -> None:
-        self.group_by = group_by
 
     def form(self, table: Table) -> Form | Undefined:
         """Return the figure, where the labels have an order and there are answers."""
@@ -202,6 +197,7 @@ class QuadraticWeightedKappa(_OnScale):
 
     Reference: Cohen, Weighted kappa, Psychological Bulletin 70 (1968) 213–220.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(0, 0), EvaluationResult(1, 1), EvaluationResult(1, 2)]
     >>> round(QuadraticWeightedKappa()(rows).value, 3)
     0.667
@@ -231,6 +227,7 @@ class MeanAbsoluteError(_OnScale):
     Reference: Baccianella, Esuli and Sebastiani, Evaluation measures for ordinal regression,
     ISDA 2009.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> rows = [EvaluationResult(0, 0), EvaluationResult(1, 3), EvaluationResult(None, 3, True)]
     >>> MeanAbsoluteError()(rows).value
     1.0

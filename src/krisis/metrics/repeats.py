@@ -69,18 +69,6 @@ class Ties:
     n_tied: int
     n_tied_abstained: int
 
-    def __str__(self) -> str:
-        """Return what the ties did, as a sentence."""
-        samples = 100 * self.n_samples_answered / self.n_samples
-        items = 100 * self.n_items_answered / self.n_items
-        return (
-            f"{self.n_tied} of {self.n_items} items asked repeatedly have no single commonest "
-            f"answer; a tie goes to the abstention, else to the smaller score, so "
-            f"{self.n_tied_abstained} of them count as abstained ({samples:.1f} % of the askings "
-            f"were answered, {items:.1f} % of the items are); an odd number of repeats leaves "
-            "fewer ties"
-        )
-
 
 def ties_of(signals: Iterable[Mapping[str, JsonValue]]) -> Ties | None:
     """Count the ties among repeated answers; None where no item was asked more than once.

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from krisis.display import format_value, html_chart, html_line, html_table
+from krisis.display import Documented, format_value
 from krisis.errors import InvalidValue
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Space = Literal["selective", "generalized"]
 
-# Few levels are met all the time (evidence counts, stated steps); above this number sorting wins.
-_FEW_LEVELS = 32
-_N_PROBED = 1024
-_ITEMS_PER_BLOCK = 65_536
-_MOST_DRAWN = 200
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RiskCoverageCurve:
+class RiskCoverageCurve(Documented):
     """Working points in the order of falling confidence; one per distinct confidence.
 
     ``n_accepted`` and ``loss_accepted`` count the items and sum the losses accepted at each
     working point; ``n_items`` also counts the items without a prediction.
     """
+
+    builder: ClassVar[str] = "krisis.pages.selective:curve_document"
 
     n_items: int
     n_accepted: IntArray
@@ -41,24 +37,6 @@ class RiskCoverageCurve:
         return (
             f"RiskCoverageCurve({self.n_accepted.size:,} working points, {self.n_items:,} items, "
             f"Cmax {format_value(self.cmax)}, {areas})"
-        )
-
-    def _repr_html_(self) -> str:
-        """Return the selective risk over coverage, drawn, and the areas as a notebook shows them.
-
-        The drawing starts as the area does: at coverage 0 with the risk of the first point.
-        """
-        if not self.n_accepted.size:
-            return html_line(f"No item of {self.n_items:,} was predicted, so there is no curve.")
-        shown = self.thinned(spread_evenly(self.n_accepted.size, _MOST_DRAWN))
-        risk = shown.selective_risk.tolist()
-        points = list(zip([0.0, *shown.coverage.tolist()], [risk[0], *risk], strict=True))
-        figures = (self.cmax, self.aurc(), self.augrc())
-        return html_chart(
-            points, x="coverage", y="selective risk", title="Risk–coverage curve"
-        ) + html_table(
-            ("items", "working points", "Cmax", "AURC", "AUGRC"),
-            [(f"{self.n_items:,}", f"{self.n_accepted.size:,}", *map(format_value, figures))],
         )
 
     @property
@@ -228,9 +206,10 @@ def risk_coverage_curve(
             "predicted item"
         )
     _check_items(loss.size, n_items)
-    few = _few_plateaus(loss, level)
-    threshold, count, total = few or _sorted_plateaus(loss, level)
-    return RiskCoverageCurve(n_items, count, total, threshold)
+    order = np.argsort(level)[::-1]
+    level, total = level[order], np.cumsum(loss[order])
+    last = np.append(np.flatnonzero(level[1:] != level[:-1]), np.arange(level.size)[-1:])
+    return RiskCoverageCurve(n_items, last + 1, total[last], level[last])
 
 
 def optimal_curve(losses: ArrayLike, n_items: int) -> RiskCoverageCurve:
@@ -262,49 +241,6 @@ def _check_items(n_predicted: int, n_items: int) -> None:
             f"n_items is {n_items} but {n_predicted} items are predicted; count all items, "
             "with and without a prediction"
         )
-
-
-Plateaus = tuple[FloatArray, IntArray, FloatArray]
-
-
-def _sorted_plateaus(loss: FloatArray, level: FloatArray) -> Plateaus:
-    order = np.argsort(level)[::-1]
-    level = level[order]
-    total = np.cumsum(loss[order])
-    last = np.flatnonzero(level[1:] != level[:-1])
-    if last.size >= level.size - 1:
-        return level, np.arange(1, level.size + 1), total
-    last = np.append(last, level.size - 1)
-    return level[last], last + 1, total[last]
-
-
-def _few_plateaus(loss: FloatArray, level: FloatArray) -> Plateaus | None:
-    """Group without sorting when a probe sees few levels and all items lie on them."""
-    if level.size < 4 * _N_PROBED:
-        return None
-    levels = np.unique(level[:: level.size // _N_PROBED])
-    if levels.size > _FEW_LEVELS:
-        return None
-    count, total = np.zeros(levels.size, dtype=np.int64), np.zeros(levels.size)
-    for start in range(0, level.size, _ITEMS_PER_BLOCK):
-        block = slice(start, start + _ITEMS_PER_BLOCK)
-        code = _level_codes(level[block], levels)
-        if not np.array_equal(levels[code], level[block]):
-            return None
-        count += np.bincount(code, minlength=levels.size)
-        total += np.bincount(code, loss[block], minlength=levels.size)
-    return levels[::-1], np.cumsum(count[::-1]), np.cumsum(total[::-1])
-
-
-def _level_codes(values: FloatArray, levels: FloatArray) -> IntArray:
-    """Return the position of the last level that each value reaches.
-
-    Comparing with every level beats a binary search as long as the levels are few.
-    """
-    code = np.zeros(values.size, dtype=np.uint8)
-    for level in levels[1:]:
-        code += values >= level
-    return code.astype(np.int64)
 
 
 def _lower_hull(x: FloatArray, y: FloatArray) -> IntArray:

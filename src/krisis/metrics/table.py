@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from krisis.answers import Label, canonical_label, is_label
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.columns import (
     ABSTAINED,
@@ -24,20 +25,8 @@ from krisis.metrics.columns import (
     numbered_as_seen,
     seen,
 )
-from krisis.metrics.labels import (
-    LOSSES,
-    Answers,
-    Codes,
-    FloatArray,
-    IntArray,
-    Label,
-    Loss,
-    canonical_label,
-    group_name,
-    hashable,
-    is_label,
-    sorted_groups,
-)
+from krisis.metrics.labels import Answers, FloatArray, IntArray, group_name, hashable
+from krisis.task_facts import LOSSES, Loss
 
 if TYPE_CHECKING:
     from krisis.metrics.base import EvaluationResult
@@ -138,11 +127,13 @@ class Table:
         self.positions, columns = positions, self.columns
         outcome = columns.outcome[positions]
         self.abstained, self.no_answer = outcome == ABSTAINED, outcome == NO_ANSWER
-        codes = Codes(self.answers.key, {None: NO_LABEL})
-        truth = self._coded_labels("ground_truth", columns.truth, codes)
+        codes: dict[Label, int] = {}
+        truth = self._coded_labels("ground_truth", positions, codes)
         # What a reply that is no answer says instead is no label.
-        prediction = self._coded_labels("prediction", columns.prediction, codes, ~self.no_answer)
-        self.labels, self.truth, self.prediction = numbered_as_seen(codes.names, truth, prediction)
+        prediction = np.full(positions.size, NO_LABEL, dtype=np.int64)
+        replied = np.flatnonzero(~self.no_answer)
+        prediction[replied] = self._coded_labels("prediction", positions[replied], codes)
+        self.labels, self.truth, self.prediction = numbered_as_seen([*codes], truth, prediction)
         self.confidence = columns.confidence[positions]
         self._check_confidence()
         for column in (
@@ -151,27 +142,25 @@ class Table:
         ):
             column.setflags(write=False)  # one metric must not change what another sees
 
-    def _coded_labels(
-        self, name: str, column: Coded, codes: Codes, among: BoolArray | None = None
-    ) -> IntArray:
-        code = column.code[self.positions]
-        if among is not None:
-            code = np.where(among, code, len(column.values))
-        found = np.full(len(column.values) + 1, NO_LABEL, dtype=np.int64)  # the last is no label
-        for one in seen(code, found.size):
-            value = column.values[one] if one < len(column.values) else None
-            if name == "prediction" and (value is None or _is_fraction(value)):
-                continue
-            if value is None or not is_label(value):
-                self._refuse_label(name, value, int(np.flatnonzero(code == one)[0]))
-            found[one] = codes[value]
-        return found[code]
+    def _coded_labels(self, name: str, positions: IntArray, codes: dict[Label, int]) -> IntArray:
+        """Return the code of the label of every row; labels of one key share a code."""
+        given = self.columns.truth if name == "ground_truth" else self.columns.prediction
+        column = given.taken(positions)
 
-    def _refuse_label(self, name: str, value: object, index: int) -> NoReturn:
-        row = self.columns.row_name(int(self.positions[index]))
-        if value is None:
-            raise InvalidValue(f"{row}: {name} is None; give the right answer")
-        raise InvalidValue(f"{row}: {name} {value!r} is not a label; use a whole number or a text")
+        def code_of(value: object) -> int:
+            if name == "prediction" and (value is None or _is_fraction(value)):
+                return NO_LABEL
+            if value is None or not is_label(value):
+                where = next(at for at, cell in enumerate(column.cells()) if cell is value)
+                row = self.columns.row_name(int(positions[where]))
+                if value is None:
+                    raise InvalidValue(f"{row}: {name} is None; give the right answer")
+                raise InvalidValue(
+                    f"{row}: {name} {value!r} is not a label; use a whole number or a text"
+                )
+            return codes.setdefault(self.answers.key(value), len(codes))
+
+        return column.mapped(code_of)
 
     def _check_confidence(self) -> None:
         outside = ~((self.confidence >= 0) & (self.confidence <= 1)) & ~np.isnan(self.confidence)
@@ -338,9 +327,11 @@ class Table:
         return self.shared(("group", column), lambda: self._grouped(column))
 
     def _grouped(self, column: str) -> tuple[list[str], IntArray]:
-        codes = Codes(lambda value: group_name(column, value), {})
         found = self.metadata_column(self.answers.groups.get(column, column))
-        return sorted_groups(codes, found.mapped(lambda value: codes[hashable(value)]))
+        present = (found.values[code] for code in seen(found.code, len(found.values)))
+        names = sorted({group_name(column, value) for value in present})
+        place = {name: at for at, name in enumerate(names)}
+        return names, found.mapped(lambda value: place[group_name(column, value)])
 
     def losses(self, loss: Loss) -> FloatArray:
         """Return the loss of every row, NaN where the model abstained or the labels have no order.

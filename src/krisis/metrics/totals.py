@@ -10,29 +10,21 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonObject
-from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
+from krisis.json_values import JsonMapping, JsonObject
+from krisis.metrics.base import BaseMetric
 from krisis.metrics.forms import Form, Mean, Share, Undefined
-from krisis.metrics.labels import TotalScale, hashable
+from krisis.metrics.labels import hashable
 from krisis.metrics.ordinal import NO_ORDER, Agreement, correlation
+from krisis.metrics.scoring import score_all
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table
-
-__all__ = [
-    "EvaluationResult",
-    "Rows",
-    "ScreeningSensitivity",
-    "ScreeningSpecificity",
-    "TotalBias",
-    "TotalCorrelation",
-    "TotalMAE",
-    "TotalScale",
-    "Totals",
-    "totals_of",
-]
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.ranking import auroc
+from krisis.task_facts import TotalScale
 
 # What a missing item counts as: the mean of the patient's other items, or 0.
 MISSING = ("prorate", "zero")
@@ -183,13 +175,14 @@ def _flags(table: Table, totals: Totals, flags: BoolArray) -> BoolArray:
 class _ErrorOfTotal(_OfTotals):
     """A mean over the patients who have a total."""
 
-    low: float
+    signed: ClassVar[bool]
 
     def of_totals(self, table: Table, totals: Totals) -> Form | Undefined:
         """Return the mean of the errors."""
         if not totals.usable.any():
             return Undefined("no_patient_with_enough_answers")
-        error = self.error(np.where(totals.usable, totals.total - totals.truth, 0.0))
+        error = np.where(totals.usable, totals.total - totals.truth, 0.0)
+        error = error if self.signed else np.abs(error)
         known = table.answers.positions(table.answers.allowed)
         per_item = float(np.ptp(known))
         # An error that was not seen is taken to be as large as the largest, or two items of it.
@@ -199,15 +192,11 @@ class _ErrorOfTotal(_OfTotals):
         form = Mean(
             _on_rows(table, totals, error),
             among=_flags(table, totals, totals.usable),
-            low=self.low * largest,
+            low=-largest if self.signed else 0.0,
             high=largest,
         )
         form.slope = per_item  # one changed answer moves one item of one total
         return form
-
-    @abstractmethod
-    def error(self, signed: FloatArray) -> FloatArray:
-        """Return what is averaged of the differences."""
 
 
 class TotalBias(_ErrorOfTotal):
@@ -222,7 +211,8 @@ class TotalBias(_ErrorOfTotal):
     Reference: Kroenke et al., The PHQ-8 as a measure of current depression in the general
     population, J Affect Disord 114 (2009) 163–173; prorating as in the manuals of the PHQ.
 
-    >>> from krisis.metrics.table import Answers
+    >>> from krisis.metrics import Answers, EvaluationResult, Rows
+    >>> from krisis.task_facts import TotalScale
     >>> task = Answers((0, 1, 2, 3), ordered=True, total=TotalScale(2, 1, 3))
     >>> rows = [EvaluationResult(p, 2, cluster_id="A", metadata={"item": p}) for p in (1, 2)]
     >>> TotalBias()(Rows(rows, task)).value
@@ -232,11 +222,7 @@ class TotalBias(_ErrorOfTotal):
     name = "Total Bias"
     key = "total_bias"
     direction = "neither"
-    low = -1.0
-
-    def error(self, signed: FloatArray) -> FloatArray:
-        """Return the differences with their signs."""
-        return signed
+    signed = True
 
 
 class TotalMAE(_ErrorOfTotal):
@@ -248,7 +234,8 @@ class TotalMAE(_ErrorOfTotal):
     Reference: Kroenke et al., The PHQ-8 as a measure of current depression in the general
     population, J Affect Disord 114 (2009) 163–173.
 
-    >>> from krisis.metrics.table import Answers
+    >>> from krisis.metrics import Answers, EvaluationResult, Rows
+    >>> from krisis.task_facts import TotalScale
     >>> task = Answers((0, 1, 2, 3), ordered=True, total=TotalScale(2, 1, 3))
     >>> rows = [EvaluationResult(p, 2, cluster_id="A", metadata={"item": p}) for p in (1, 2)]
     >>> TotalMAE()(Rows(rows, task)).value
@@ -258,11 +245,7 @@ class TotalMAE(_ErrorOfTotal):
     name = "Total MAE"
     key = "total_mae"
     direction = "lower"
-    low = 0.0
-
-    def error(self, signed: FloatArray) -> FloatArray:
-        """Return the distances."""
-        return np.abs(signed)
+    signed = False
 
 
 class TotalCorrelation(_OfTotals):
@@ -275,6 +258,7 @@ class TotalCorrelation(_OfTotals):
     Reference: Pearson, Notes on regression and inheritance in the case of two parents,
     Proceedings of the Royal Society of London 58 (1895) 240–242.
 
+    >>> from krisis.metrics import EvaluationResult
     >>> TotalCorrelation()([EvaluationResult(1, 1)]).details["reason"]
     'task_has_no_total'
     """
@@ -343,7 +327,8 @@ class ScreeningSensitivity(_Screening):
     Reference: Kroenke et al., The PHQ-8 as a measure of current depression in the general
     population, J Affect Disord 114 (2009) 163–173.
 
-    >>> from krisis.metrics.table import Answers
+    >>> from krisis.metrics import Answers, EvaluationResult, Rows
+    >>> from krisis.task_facts import TotalScale
     >>> task = Answers((0, 1, 2, 3), ordered=True, total=TotalScale(2, 1, 3))
     >>> rows = [EvaluationResult(p, 2, cluster_id="A", metadata={"item": p}) for p in (1, 2)]
     >>> ScreeningSensitivity()(Rows(rows, task)).value
@@ -366,7 +351,8 @@ class ScreeningSpecificity(_Screening):
     Reference: Kroenke et al., The PHQ-8 as a measure of current depression in the general
     population, J Affect Disord 114 (2009) 163–173.
 
-    >>> from krisis.metrics.table import Answers
+    >>> from krisis.metrics import Answers, EvaluationResult, Rows
+    >>> from krisis.task_facts import TotalScale
     >>> task = Answers((0, 1, 2, 3), ordered=True, total=TotalScale(2, 1, 3))
     >>> rows = [EvaluationResult(0, 1, cluster_id="A", metadata={"item": p}) for p in (1, 2)]
     >>> ScreeningSpecificity()(Rows(rows, task)).value
@@ -378,3 +364,108 @@ class ScreeningSpecificity(_Screening):
     direction = "higher"
     called = False
     no_case = "every_true_total_reaches_the_cut_off"
+
+
+# --- All figures of totals as one report -----------------------------------------------------
+
+_FIGURES = (TotalMAE, TotalBias, TotalCorrelation, ScreeningSensitivity, ScreeningSpecificity)
+
+
+def totals_report(table: Table, intervals: BootstrapOptions | None = None) -> JsonObject | None:
+    """Return prorated totals, with intervals if wanted, and those with missing items as 0.
+
+    None where the items of a patient do not add up, or nobody was asked all of them.
+    """
+    prorated, plain = (totals_of(table, rule, None) for rule in MISSING)
+    if isinstance(prorated, Undefined) or isinstance(plain, Undefined):
+        return None
+    scores = score_all([kind() for kind in _FIGURES], table, intervals=intervals).values()
+    return {
+        "n_incomplete": prorated.n_incomplete,
+        **_by_rule(prorated),
+        "intervals": {
+            score.key: score.interval and [score.interval.low, score.interval.high]
+            for score in scores
+        },
+        "reasons": {one.key: one.details["reason"] for one in scores if math.isnan(one.value)},
+        "notes": {one.key: one.details["note"] for one in scores},
+        "missing_as_zero": _by_rule(plain),
+    }
+
+
+def _by_rule(totals: Totals) -> JsonObject:
+    return {"total": _total_figures(totals), "screening": _screening_figures(totals)}
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan
+
+
+def _total_figures(totals: Totals) -> JsonObject:
+    kept = totals.usable
+    error = totals.total[kept] - totals.truth[kept]
+    n_kept = int(np.count_nonzero(kept))
+    same = np.equal(*(np.searchsorted(totals.scale.bands, x[kept], "right") for x in _pair(totals)))
+    figures: JsonObject = {
+        "n_participants": int(kept.size),
+        "n_evaluated": n_kept,
+        "coverage": _share(n_kept, kept.size),
+        "bias": _share(float(error.sum()), n_kept),
+        "mae": _share(float(np.abs(error).sum()), n_kept),
+        "rmse": math.sqrt(_share(float(np.square(error).sum()), n_kept)),
+        "pearson": _pearson(*(x[kept] for x in _pair(totals))),
+        "band_accuracy": _share(float(same.sum()), n_kept),
+    }
+    return figures if n_kept else {**figures, "reason": "no_patient_with_enough_answers"}
+
+
+def _pair(totals: Totals) -> tuple[FloatArray, FloatArray]:
+    return totals.total, totals.truth
+
+
+def _pearson(left: FloatArray, right: FloatArray) -> float:
+    if left.size < FEWEST_TOTALS or np.ptp(left) == 0 or np.ptp(right) == 0:
+        return math.nan
+    return float(np.corrcoef(left, right)[0, 1])
+
+
+def _screening_figures(totals: Totals) -> JsonObject:
+    decided, called = totals.decision >= 0, totals.decision == 1
+    due = totals.positive
+    n_decided = int(np.count_nonzero(decided))
+    hits = int(np.count_nonzero(called & due))
+    n_called, n_due = int(np.count_nonzero(called)), int(np.count_nonzero(decided & due))
+    n_cleared = int(np.count_nonzero(decided & ~called & ~due))
+    figures: JsonObject = {
+        "n_participants": int(decided.size),
+        "n_positive": int(np.count_nonzero(due)),
+        "n_evaluated": n_decided,
+        "n_positive_evaluated": n_due,
+        "n_abstained": int(decided.size) - n_decided,
+        "coverage": _share(n_decided, decided.size),
+        # Without a positive, whoever calls nobody positive is right on everybody.
+        "accuracy": _share(hits + n_cleared, n_decided) if n_due else math.nan,
+        "precision": _share(hits, n_called),
+        "recall": _share(hits, n_due),
+        "specificity": _share(n_cleared, n_decided - n_due),
+        "f1": _share(2 * hits, n_called + n_due),
+        "auroc": _auroc(totals.total[totals.usable], due[totals.usable]),
+        "auroc_coverage": _share(float(np.count_nonzero(totals.usable)), decided.size),
+    }
+    return {**figures, **_reason(figures)}
+
+
+def _reason(figures: JsonMapping) -> JsonObject:
+    if not figures["n_evaluated"]:
+        return {"reason": "no_patient_is_decided"}
+    return {} if figures["n_positive_evaluated"] else {"reason": "no_positive_patient_is_decided"}
+
+
+def _auroc(score: FloatArray, positive: BoolArray) -> float:
+    """Return the chance that a positive patient has the higher total, ties counting half."""
+    if not positive.any() or positive.all():
+        return math.nan
+    levels, code = np.unique(-score, return_inverse=True)  # the highest total first
+    sides = (np.bincount(code[one], minlength=levels.size) for one in (positive, ~positive))
+    above, below = (one.astype(np.float64)[:, None] for one in sides)
+    return float(auroc(above, below).value[0])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from krisis.display import escaped
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonMapping
-from krisis.metrics.partition import DUE, SAFE, Cells, Partition
+from krisis.metrics.partition import DUE, SAFE, Partition, VerdictCounts
 from krisis.pages.cases import ChartFile, RowFilter
 from krisis.pages.document import (
     BEST,
@@ -333,7 +333,7 @@ def partition_html(partition: Partition, cases: CaseAddress | None = None) -> st
     return f'<div class="partition">{"".join(rows)}{missing}</div>'
 
 
-def _bar(bar: _Bar, cells: Cells, longest: int, cases: CaseAddress | None) -> str:
+def _bar(bar: _Bar, cells: VerdictCounts, longest: int, cases: CaseAddress | None) -> str:
     counts = (cells.right, cells.wrong, cells.abstained, cells.no_answer)
     order = (2, 0, 1, 3) if bar.kind == DUE else (0, 1, 2, 3)  # what was due comes first
     start, parts, legend = 0.0, [], []

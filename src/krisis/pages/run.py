@@ -13,7 +13,7 @@ from krisis.decisions.threshold_in_force import RiskBound
 from krisis.json_values import JsonMapping, JsonValue, dumps
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.metrics.explanations import explained, method_lines, methods_of
-from krisis.metrics.partition import DUE, SAFE, Cells, Partition
+from krisis.metrics.partition import DUE, SAFE, Partition, VerdictCounts
 from krisis.metrics.table import Table as CaseTable
 from krisis.pages.cases import (
     SCORED,
@@ -65,6 +65,7 @@ from krisis.results.report_tables import (
     note_lines,
     stopping_lines,
 )
+from krisis.statistics.intervals import level_name
 from krisis.task_facts import TaskFacts
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
@@ -198,7 +199,11 @@ def _one_line(text: str) -> str:
 def _cases(result: BenchmarkResult) -> list[Section]:
     """Return the one partition, what deferral is judged by, and why cases should be deferred."""
     found = Partition.of(result.rows.table)
-    kinds: dict[str, Cells] = {SAFE: found.safe, DUE: found.due, "not labelled": found.unlabelled}
+    kinds: dict[str, VerdictCounts] = {
+        SAFE: found.safe,
+        DUE: found.due,
+        "not labelled": found.unlabelled,
+    }
     rows: list[list[Cell]] = [
         [name, one.right, one.wrong, one.abstained, one.no_answer, one.n]
         for name, one in kinds.items()
@@ -552,6 +557,13 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
     return found
 
 
+def scores_document(scores: MetricScores) -> Document:
+    """Return what there is to show of scores alone."""
+    bare = BenchmarkResult([], scores, {}, "")
+    sections = [replace(one, folded=False) for one in _scores_of(bare, None, {})]
+    return Document(title="Scores", sections=sections, first=[one.key for one in sections])
+
+
 # Families of metrics by the beginnings of their keys; the rest is about answers.
 _FAMILIES = {
     "Deferral": ("deferral", "right_decisions", "inappropriate", "accuracy_on_answerable"),
@@ -587,6 +599,7 @@ def _scores_of(
     lines = [
         *([f"Lower is better: {', '.join(lower)}."] if lower else []),
         *_undefined(scores),
+        *_levels(scores),
         *note_lines(scores),
         *_calibration(scores),
         *_confident_errors(scores),
@@ -643,6 +656,16 @@ def _undefined(scores: Mapping[str, MetricScore]) -> list[str]:
         f"{', '.join(names)} {'have' if names[1:] else 'has'} no interval: {explained(reason)}"
         for reason, names in without.items()
     ]
+
+
+def _levels(scores: Mapping[str, MetricScore]) -> list[str]:
+    """Say which interval has which level, where they differ."""
+    names: dict[float, list[str]] = {}
+    for score in scores.values():
+        if score.interval and score.interval.defined:
+            names.setdefault(score.interval.level, []).append(score.name)
+    mixed = sorted(names) if len(names) > 1 else []
+    return [f"{level_name([level])} intervals: {', '.join(names[level])}." for level in mixed]
 
 
 def _calibration(scores: MetricScores) -> list[str]:

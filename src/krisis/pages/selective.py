@@ -12,12 +12,14 @@ from krisis.confidence.evaluation import Evaluation
 from krisis.confidence.variants import CALIBRATED, constant_value
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping
-from krisis.metrics.explanations import explained, method_lines
+from krisis.metrics.explanations import explained, method_lines, reason_words
 from krisis.metrics.items import RunItems
-from krisis.metrics.repeats import Ties
+from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.weighted_curve import area_key
-from krisis.pages.document import Cell, Column, Document, Section, Sentences, Table
+from krisis.pages.charts.curves import Curve, risk_coverage
+from krisis.pages.document import Cell, Chart, Column, Document, Section, Sentences, Table
 from krisis.pages.numbers import Estimate, count, figure, given, level, share
+from krisis.pages.style import Style
 from krisis.results.loading import distinct_names
 
 # Figure of selective prediction → its heading.
@@ -33,6 +35,27 @@ AREAS = {
 NOT_REACHED = "coverage_is_never_reached"
 # The smallest number of patients in the simulation that the intervals were checked by.
 _FEW = 15
+
+
+def curve_document(curve: RiskCoverageCurve) -> Document:
+    """Return what a risk–coverage curve shows of itself: its points and the areas under it."""
+    title, n_points = "Risk–coverage curve", curve.n_accepted.size
+    if not n_points:
+        nothing = f"No item of {count(curve.n_items)} was predicted, so there is no curve."
+        return Document(title=title, lead=[nothing])
+    counts = (Column("count", "items"), Column("count", "working points"))
+    areas = {"Cmax": curve.cmax, "AURC": curve.aurc(), "AUGRC": curve.augrc()}
+    table = Table(
+        columns=(*counts, *(Column("figure", name) for name in areas)),
+        rows=[[curve.n_items, n_points, *areas.values()]],
+    )
+    style = Style()
+    chart = Chart(
+        key="risk_coverage",
+        draw=lambda: risk_coverage({"the curve": Curve.alone(curve)}, style).figure(style),
+    )
+    section = Section(key="curve", title="Points and areas", parts=[chart, table])
+    return Document(title=title, sections=[section], first=["curve"])
 
 
 def selective_document(found: Selective) -> Document:
@@ -177,9 +200,9 @@ def _notes(found: Selective, names: Sequence[str]) -> Iterator[str]:
         yield f"Only {evaluation.n_clusters} {people}: the intervals were checked from {_FEW} on."
     for name, report, ties in zip(names, artifact["totals"], artifact["ties"], strict=True):
         if report is not None:
-            yield f"Totals ({name}): {report['summary']}"
+            yield f"Totals ({name}): {_totals(report)}."
         if ties and ties["n_tied"]:
-            yield f"Ties ({name}): {Ties(**ties)}."
+            yield f"Ties ({name}): {ties_sentence(ties)}."
     for variant, both in evaluation.curves.items():
         for one in both:
             if why := constant_value(one.run, one.confidence):
@@ -195,6 +218,41 @@ def _notes(found: Selective, names: Sequence[str]) -> Iterator[str]:
     if any(c.losses.size and c.curve.risk_at(at) is None for c in curves for at in asked):
         yield f"Risk at coverage –: {explained(NOT_REACHED)}."
     yield from method_lines(_methods(evaluation))
+
+
+def ties_sentence(ties: JsonMapping) -> str:
+    """Say what the ties among repeated answers did."""
+    samples = share(Estimate(ties["n_samples_answered"] / ties["n_samples"]))
+    items = share(Estimate(ties["n_items_answered"] / ties["n_items"]))
+    return (
+        f"{ties['n_tied']} of {ties['n_items']} items asked repeatedly have no single commonest "
+        "answer; a tie goes to the abstention, else to the smaller score, so "
+        f"{ties['n_tied_abstained']} of them count as abstained ({samples} of the askings were "
+        f"answered, {items} of the items are); an odd number of repeats leaves fewer ties"
+    )
+
+
+# Metric of totals → its name, and where the report of totals has its value.
+_TOTALS = {
+    "total_mae": ("Total MAE", "total", "mae"),
+    "total_bias": ("Total Bias", "total", "bias"),
+    "total_correlation": ("Total Correlation", "total", "pearson"),
+    "screening_sensitivity": ("Screening Sensitivity", "screening", "recall"),
+    "screening_specificity": ("Screening Specificity", "screening", "specificity"),
+}
+
+
+def _totals(report: JsonMapping) -> str:
+    """Write the figures of totals, and what the first of either kind rests on."""
+    parts = []
+    for key, (name, part, place) in _TOTALS.items():
+        ends = report["intervals"][key] or (math.nan, math.nan)
+        reason = report["reasons"].get(key)
+        value = f"undefined: {reason_words(reason)}" if reason else ""
+        text = f"{name} {value or figure(Estimate(report[part][place], *ends))}"
+        noted = key in ("total_mae", "screening_sensitivity")
+        parts.append(f"{text} ({report['notes'][key]})" if noted else text)
+    return "; ".join(parts)
 
 
 def _methods(evaluation: Evaluation) -> Iterator[str]:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -35,6 +33,7 @@ from krisis.results.run_items import read_result
 from krisis.runs.description import RunDescription
 from krisis.runs.load import stored_result
 from krisis.runs.read import open_run
+from krisis.texts import stated_in
 from krisis.yaml_values import Noted, read_mapping, yaml_text
 
 GUIDELINE = (
@@ -89,10 +88,9 @@ class Entry:
 @cache
 def entries() -> tuple[Entry, ...]:
     """Return the items of the guideline in order."""
-    text = files("krisis.pages").joinpath("sheet_items.toml").read_text(encoding="utf-8")
     return tuple(
         Entry(**{**one, "facts": tuple(one.get("facts", ()))})
-        for one in tomllib.loads(text)["items"]
+        for one in stated_in(__package__, "sheet_items.toml")["items"]
     )
 
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from krisis.answers import canonical_label, is_label
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.columns import Coded, Columns, numbered, sorted_within, what_it_holds
-from krisis.metrics.labels import FloatArray, IntArray, canonical_label, is_label
+from krisis.metrics.columns import Coded, Columns, numbered
+from krisis.metrics.labels import FloatArray, IntArray
 from krisis.outcomes import NO_ANSWER_CLASSES, NO_PREDICTION, OUTCOMES
 from krisis.results.base import BenchmarkResult
 from krisis.results.export import FACTS
@@ -456,10 +457,8 @@ class ParquetColumns(ParquetFile, Columns):
             ).fetchnumpy()
         order, alike = np.asarray(found["v"], dtype=np.int64), np.asarray(found["h"])
         same = alike[1:] == alike[:-1]
-        tied = order[np.append(same, False) | np.append(False, same)].tolist()
-        if 0 < len(tied) <= MOST_TIED:
-            held = dict(zip(tied, map(what_it_holds, self.rows_at(tied)), strict=True))
-            order = sorted_within(order, ~same, held)
+        if np.count_nonzero(np.append(same, False) | np.append(False, same)) <= MOST_TIED:
+            order = self.with_ties_broken(order, same)
         rank = np.empty(order.size, dtype=np.int64)
         rank[order] = np.arange(order.size)
         return rank

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from krisis.metrics.base import MetricScore
-from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
+from krisis.metrics.disease import NO_POSITIVE, default_classification_metrics
 from krisis.results.stops import Decided
 from krisis.task_facts import TaskFacts
 

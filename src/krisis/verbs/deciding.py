@@ -38,7 +38,7 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import read_object
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import LOSSES, FloatArray
-from krisis.metrics.totals_report import totals_report
+from krisis.metrics.totals import totals_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result, scored_from_rows, with_rows
 from krisis.results.run_items import items_of

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import Answers
-from krisis.metrics.partition import CELLS, deferral_cell
+from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell
 from krisis.outcomes import EVALUATED, NO_PREDICTION
 from krisis.pages.cases import SCORED, RowFilter, label_text
 from krisis.results.attrition import UNCLASSIFIED
@@ -28,9 +28,9 @@ from krisis.runs.schema import Value, storable
 IN_FORCE, UNANSWERED = "yes", "unanswered"  # thresholds of what is left for people
 NO_ANSWER = "no answer"  # a reply that is none of the labels
 DUE = {
-    "yes": tuple(cell for cell, (asked, *_) in CELLS.items() if asked == "deferral was due"),
-    "no": tuple(cell for cell, (asked, *_) in CELLS.items() if asked != "deferral was due"),
-    "stated": tuple(CELLS),
+    "yes": tuple(name for name, cell in DEFERRAL_CELLS.items() if cell.due),
+    "no": tuple(name for name, cell in DEFERRAL_CELLS.items() if not cell.due),
+    "stated": tuple(DEFERRAL_CELLS),
 }
 ORDERS = {
     "position": "r.position",

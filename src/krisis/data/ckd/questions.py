@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from krisis.data.base import CostTable, FeatureDescription, Label, Task, stated_in
+from krisis.data.base import CostTable, FeatureDescription, Label, Task
 from krisis.data.ckd.courses import MAX_VISITS
 from krisis.data.ckd.deferral import COURSE_TASKS, Deferral
 from krisis.data.ckd.schema import CONTEXT, FEATURES, VISIT
 from krisis.data.instructions import price_rule
 from krisis.json_values import JsonObject
+from krisis.texts import stated_in
 
 _STATED = stated_in(__package__, "questions.toml")
 # Words instead of values, so that few groups are unique; the metadata keys are set in `records`.

@@ -13,9 +13,9 @@ from krisis.data.base import (
     FeatureValue,
     Label,
     SecondUnit,
-    stated_in,
 )
 from krisis.json_values import JsonObject
+from krisis.texts import stated_in
 
 Value = int | float | None
 

@@ -9,7 +9,6 @@ from krisis.data.base import (
     Label,
     PatientRecord,
     Task,
-    stated_in,
 )
 from krisis.data.nhanes.survey import (
     FILE,
@@ -24,6 +23,7 @@ from krisis.data.nhanes.survey import (
 )
 from krisis.data.real_people import RealPeopleSuite, described, equal_costs
 from krisis.json_values import JsonObject
+from krisis.texts import stated_in
 
 FINDINGS = {
     name: described(entries) for name, entries in stated_in(__package__, "findings.toml").items()

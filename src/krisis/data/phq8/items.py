@@ -10,7 +10,7 @@ from itertools import accumulate
 from statistics import NormalDist
 from types import MappingProxyType
 
-from krisis.data.base import stated_in
+from krisis.texts import stated_in
 
 N_SCORES = 4
 SCORE_MEANINGS: Mapping[int | str, str] = MappingProxyType(

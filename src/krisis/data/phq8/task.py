@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BeforeValidator
 
-from krisis.data.base import CostTable, FeatureDescription, ReplyField, Task, TotalScale, stated_in
+from krisis.data.base import CostTable, FeatureDescription, ReplyField, Task, TotalScale
 from krisis.data.phq8.items import SCORE_MEANINGS, Item
 from krisis.data.phq8.retrieval import Retrieved
+from krisis.texts import stated_in
 
 NO_REFERENCES = "none found"
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from krisis.data.base import stated_in
 from krisis.json_values import JsonObject
+from krisis.texts import stated_in
 
 Option = TypeVar("Option")
 

@@ -16,7 +16,6 @@ from krisis.data.base import (
     SuiteConfig,
     Task,
     age_band,
-    stated_in,
 )
 from krisis.data.real_people import (
     Parts,
@@ -27,6 +26,7 @@ from krisis.data.real_people import (
 from krisis.data.support2.file import DISEASES, SUPPORT2, Patient, read_patients
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
+from krisis.texts import stated_in
 
 TERMS = (
     "SUPPORT2 is licensed CC BY 4.0: name its source. Make no attempt to learn who anybody is. For "

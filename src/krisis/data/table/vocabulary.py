@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
-from krisis.data.base import stated_in
 from krisis.json_values import JsonObject
+from krisis.texts import stated_in
 
 # A name that speaks of the past, a risk or a family is no outcome, however strong its words.
 _AGAINST = 3.0

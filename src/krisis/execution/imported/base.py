@@ -9,10 +9,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from krisis.answers import Label
 from krisis.backends.secrets import recognisable_keys
 from krisis.errors import InvalidValue
 from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue
-from krisis.metrics.labels import Label
 from krisis.results.stops import StopCause
 
 LONGEST_TEXT, LONGEST_ERROR = 1_000_000, 300

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from krisis.answers import AnswerSet, kept_value
+from krisis.answers import AnswerSet, Label, canonical_label, kept_value
 from krisis.errors import InvalidValue
 from krisis.execution.imported.base import (
     LONGEST_TEXT,
@@ -20,7 +20,6 @@ from krisis.execution.imported.base import (
 )
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.labels import Label, canonical_label
 from krisis.outcomes import NO_PREDICTION, NOT_ALLOWED
 
 # A wrong answer of which no words are known: a scorer kept its verdict alone.

@@ -93,6 +93,15 @@ class Curve:
             },
         )
 
+    @classmethod
+    def alone(cls, curve: RiskCoverageCurve) -> Curve:
+        """Return a curve of which nothing else is known: no band, no best order, any loss."""
+        return cls(
+            name="the curve",
+            points=_points("the curve", curve, evenly_covering(curve, _MOST_POINTS)),
+            loss="abs",
+        )
+
     @property
     def one_point(self) -> bool:
         """Tell whether all answers state one confidence, so that nothing can be ranked."""
@@ -203,7 +212,8 @@ def _risk_reading(curves: Sequence[Curve], measure: Measure, percent: str) -> st
         parts.append(f"Bands are {percent} intervals at each threshold.")
     if len(curves) == 1:
         (curve,) = curves
-        parts.append("The dashed line is the same answers in the best order.")
+        if curve.best:
+            parts.append("The dashed line is the same answers in the best order.")
         area, excess = curve.areas.get(measure, (math.nan, math.nan))
         if not math.isnan(area):
             avoidable = f", of which a better order would avoid {figure(Estimate(excess))}"

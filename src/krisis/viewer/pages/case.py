@@ -11,7 +11,7 @@ from krisis.answers import AnswerSet
 from krisis.errors import InvalidValue, KrisisError
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.partition import CELLS, deferral_cell
+from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell
 from krisis.outcomes import WORDS
 from krisis.pages.cases import RowFilter
 from krisis.pages.numbers import Estimate, share, stored
@@ -110,7 +110,7 @@ def _judged(run: ViewedRun, row: EvaluationResult) -> JsonObject:
         "truth": run.words(row.ground_truth, whole=True),
         "truth_short": run.words(row.ground_truth),
         "cell": cell,
-        "cell_words": CELLS[cell][3] if cell else "",
+        "cell_words": DEFERRAL_CELLS[cell].words if cell else "",
         "reasons": reasons_of(row.metadata),
         "due": _due(row.metadata, run.description.suite_description),
     }

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 from krisis.answers import AnswerSet
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.partition import CELLS, deferral_cell, verdict
+from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell, verdict
 from krisis.outcomes import OUTCOMES
 from krisis.pages.cases import SCORED, ChartFile, OneCase, RowFilter
 from krisis.pages.worst import reasons_of, shortened
@@ -33,10 +33,12 @@ PRESETS = {
         f"confidently wrong: {words}": RowFilter(error=kind, sort="-confidence")
         for kind, words in ERROR_KINDS.items()
     },
-    CELLS["answer_when_should_defer"][3]: RowFilter(
+    DEFERRAL_CELLS["answer_when_should_defer"].words: RowFilter(
         cell="answer_when_should_defer", sort="-confidence"
     ),
-    CELLS["abstain_when_should_answer"][3]: RowFilter(cell="abstain_when_should_answer"),
+    DEFERRAL_CELLS["abstain_when_should_answer"].words: RowFilter(
+        cell="abstain_when_should_answer"
+    ),
     "no answer": RowFilter(outcome="no_answer"),
     "not evaluated": RowFilter(outcome="not_evaluated"),
     _FOR_PEOPLE: RowFilter(left=IN_FORCE),
@@ -89,7 +91,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     sized = f"{queue.query}&size={size}".strip("&") if size != PAGE_SIZE else queue.query
     context = {
         "choices": _choices(run),
-        "cells": {cell: words for cell, (_, _, _, words) in CELLS.items()},
+        "cells": {name: cell.words for name, cell in DEFERRAL_CELLS.items()},
         "due": _DUE,
         "reviews": _REVIEWS,
         "orders": _ORDERS,
@@ -117,7 +119,7 @@ def parse_filter(query: Mapping[str, str]) -> RowFilter:
     return RowFilter(
         outcome=choice_of(query, "outcome", (*OUTCOMES, SCORED)),
         correct=choice_of(query, "correct", ("yes", "no")),
-        cell=choice_of(query, "cell", tuple(CELLS)),
+        cell=choice_of(query, "cell", tuple(DEFERRAL_CELLS)),
         error=choice_of(query, "error", tuple(ERROR_KINDS)),
         due=choice_of(query, "due", tuple(_DUE)),
         **{name: text_of(query, name) for name in ("reason", "failure", "predicted", "truth")},
@@ -177,7 +179,7 @@ def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:
     parts = [
         wanted.outcome.replace("_", " "),
         {"yes": "right", "no": "wrong"}.get(wanted.correct, ""),
-        CELLS[wanted.cell][3] if wanted.cell else "",
+        DEFERRAL_CELLS[wanted.cell].words if wanted.cell else "",
         f"confidently wrong: {ERROR_KINDS[wanted.error]}" if wanted.error else "",  # type: ignore[index]
         _DUE.get(wanted.due, ""),
         f"because of {wanted.reason.replace('_', ' ')}" if wanted.reason else "",

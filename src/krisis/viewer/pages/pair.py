@@ -12,7 +12,7 @@ import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
-from krisis.metrics.partition import CELLS, deferral_cell, verdicts
+from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell, verdicts
 from krisis.metrics.table import BoolArray, IntArray, Table
 from krisis.pages.charts.paired_confidence import QUADRANTS, in_bin
 from krisis.pages.worst import reasons_of
@@ -134,13 +134,14 @@ class MatchedPair:
     def case(self, place: int) -> JsonObject:
         """Return a case with what both runs made of it."""
         row = self._rows[0][place]
-        cell = deferral_cell(row)
+        cell = DEFERRAL_CELLS.get(deferral_cell(row))
+        asked = "deferral was due" if cell and cell.due else "an answer was safe"
         return {
             "position": int(self.positions[0][place]),
             "record_id": row.record_id,
             "truth": self._words(row.ground_truth),
             "due": row.metadata.get("should_abstain"),
-            "cell": CELLS[cell][0] if cell else "",
+            "cell": asked if cell else "",
             "reasons": reasons_of(row.metadata),
             "sides": [self.side(which, place) for which in (0, 1)],
         }
