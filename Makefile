@@ -4,6 +4,8 @@ VENV ?= .venv
 HF_VENV ?= .venv-hf
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Without stored bytecode every worker and every command that a test starts compiles all again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check pytest test-slow test-hf mutants bench docs format clean
 
