@@ -24,6 +24,9 @@ check: $(VENV)/.dev
 MEASURED = tests/metrics tests/confidence tests/decisions tests/document tests/results \
 	tests/cli/test_selective_commands.py tests/test_own_metric.py
 
+# Each worker has a core; threads of a matrix product would only wait for each other.
+pytest test-slow: export OPENBLAS_NUM_THREADS = 1
+
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 $(MEASURED) \
 		--cov=krisis.metrics --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
