@@ -270,3 +270,7 @@ def test_many_items_with_many_levels_are_sorted_into_the_same_curve():
     curve = risk_coverage_curve(losses, confidence, 6000)
     assert np.array_equal(curve.threshold, confidence[order])
     assert curve.generalized_risk == pytest.approx(np.cumsum(losses[order]) / 6000)
+
+
+def test_without_items_no_coverage_is_the_highest():
+    assert math.isnan(risk_coverage_curve([], [], 0).cmax)
