@@ -21,7 +21,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 
 # Measuring coverage makes tests slower by half, so it is measured where every branch is reached.
-MEASURED = tests/metrics tests/confidence tests/results
+MEASURED = tests/metrics tests/confidence tests/results tests/test_own_metric.py
 
 # Each worker has a core; threads of a matrix product would only wait for each other.
 pytest test-slow: export OPENBLAS_NUM_THREADS = 1
