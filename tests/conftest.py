@@ -7,12 +7,14 @@ import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.data.support2.made_up import file_of, made_up_rows
 
+from krisis.confidence import patient_keys
 from krisis.data.support2.file import SUPPORT2
 from krisis.errors import RunFailed
 from krisis.pulling import pull
@@ -35,6 +37,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cheap_patient_keys() -> Iterator[None]:
+    """Recognise patients by hashes that cost next to nothing; test_patient_keys has the real."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patient_keys, "_COST", 2)
         yield
 
 
@@ -85,7 +95,12 @@ def keep_support2(patch: pytest.MonkeyPatch, content: bytes) -> None:
 @pytest.fixture
 def made_up_support2(monkeypatch: pytest.MonkeyPatch) -> None:
     """Serve invented patients in place of those of SUPPORT2."""
-    keep_support2(monkeypatch, file_of(made_up_rows()))
+    keep_support2(monkeypatch, _made_up_support2_file())
+
+
+@cache
+def _made_up_support2_file() -> bytes:
+    return file_of(made_up_rows())
 
 
 @pytest.fixture(scope="session")

@@ -93,7 +93,7 @@ def _sweep() -> SweepResult:
     )
 
 
-# Name of a result, by verb and kind, to the result.
+# Name of a result, by verb and kind, to the result, which is made once.
 RESULTS: dict[str, Callable[[], Any]] = {
     "compare": lambda: _compare(run("careful"), weak()),
     "compare.tested": lambda: _compare(
@@ -137,3 +137,4 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "audit": lambda: krisis.audit(run("careful"), by=["sex", "age:40:60", "ckd_stage"]),
     "audit.against": lambda: krisis.audit(run("careful"), against=[weak()], agreement=["sex"]),
 }
+RESULTS = {name: cache(make) for name, make in RESULTS.items()}

@@ -112,7 +112,7 @@ def test_every_verb_takes_every_kind_of_input(
     assert krisis.certify(run, risk=0.3, confidence="signals.margin").threshold is not None
     assert krisis.decide(run, curve=True).curves
     assert krisis.audit(run, by=["sex"]).groups.n_rows == 240
-    size = krisis.plan("estimate", half_width=0.05, pilots=run, simulations=100).n_patients
+    size = krisis.plan("estimate", half_width=0.05, pilots=run, simulations=20).n_patients
     assert size > 50
     assert krisis.check(run, require=[f"accuracy >= {accuracy - 0.01}"]).passed
     page = krisis.report(run, tmp_path / "page.html").path.read_text(encoding="utf-8")

@@ -18,9 +18,12 @@ from tests.commands import krisis
 from tests.invented_runs import edit_run, forge_description, rows_in
 
 from krisis import registry
+from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatRequest
 from krisis.backends.schema import case_name
 from krisis.backends.scripted import ScriptedBackend
+from krisis.data.base import PatientRecord
+from krisis.errors import AuthenticationFailed, OutOfCredit
 from krisis.execution.config import checked_config, config_text, read_config
 from krisis.runs.load import list_runs, load_run, read_description
 
@@ -44,10 +47,26 @@ class Abstainer(ScriptedBackend):
         super().__init__(script)
 
 
+class Failing(BaseBackend):
+    """A model that answers so often and raises its error at every later call."""
+
+    name = "failing"
+    n_answers = 0
+    error: Exception
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        if Failing.n_answers <= 0:
+            raise Failing.error
+        Failing.n_answers -= 1
+        return BackendResponse(0)
+
+
 @pytest.fixture
-def abstainer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the model be named on the command line."""
-    monkeypatch.setitem(registry.BUILT_IN["backends"], "abstainer", f"{__name__}:Abstainer")
+def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the models of this file be named on the command line."""
+    for model in (Abstainer, Failing):
+        place = f"{__name__}:{model.__name__}"
+        monkeypatch.setitem(registry.BUILT_IN["backends"], model.name, place)
     registry.table.cache_clear()
     yield
     registry.table.cache_clear()
@@ -149,7 +168,7 @@ def test_a_bad_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.usefixtures("abstainer")
+@pytest.mark.usefixtures("models")
 def test_a_dry_run_shows_the_prompt_twice_and_sends_nothing(tmp_path: Path) -> None:
     done = krisis(*ASKING, "--dry-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -344,29 +363,25 @@ def test_run_resume_takes_the_furthest_run_whatever_a_clock_that_was_ahead_says(
     assert "of 3 unfinished runs the furthest)" in done.stderr
 
 
-def test_a_run_in_which_every_record_fails_exits_1_and_shows_no_accuracy(tmp_path: Path) -> None:
-    script = tmp_path / "broken.py"
-    script.write_text(SLOW_PLUGIN.replace("return BackendResponse(0)", "raise OSError('gone')"))
-    done = subprocess.run(
-        [sys.executable, script, "run", "phq8", "--model", "slow", "--limit", "3", "--no-cache"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.usefixtures("models")
+def test_a_run_in_which_every_record_fails_exits_1_and_shows_no_accuracy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Failing, "error", OSError("gone"), raising=False)
+    words = ("run", "phq8", "--model", "failing", "--limit", "3", "--no-cache")
+    done = krisis(*words, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout.startswith("8 of 8 records NOT EVALUATED")
     assert "Accuracy" not in done.stdout
     named = re.search(r"krisis resume (runs/\S+) --failed\n", done.stderr)
     assert named is not None
-    script.write_text(SLOW_PLUGIN)  # the server is back
-    for words, n_answered in (([], 0), (["--failed"], 8)):
-        resume = [sys.executable, script, "resume", named[1], *words]
-        subprocess.run(resume, cwd=tmp_path, capture_output=True, check=False)
+    monkeypatch.setattr(Failing, "n_answers", 8)  # the server is back
+    for options, n_answered in (([], 0), (["--failed"], 8)):
+        krisis("resume", named[1], *options, cwd=tmp_path)
         assert load_run(tmp_path / named[1]).attrition.n_answered == n_answered
 
 
-@pytest.mark.usefixtures("abstainer")
+@pytest.mark.usefixtures("models")
 def test_the_cache_commands_say_what_is_there_and_forget_it(tmp_path: Path) -> None:
     words = ("--cache-path", "replies.sqlite")
     krisis(*ASKING, *words, "--display", "none", cwd=tmp_path)
@@ -379,41 +394,22 @@ def test_the_cache_commands_say_what_is_there_and_forget_it(tmp_path: Path) -> N
     assert krisis("cache", "clear", *words, cwd=tmp_path).stdout == "removed 2 replies\n"
 
 
-REFUSING_PLUGIN = """
-from krisis.errors import AuthenticationFailed, OutOfCredit
-from krisis import BackendResponse, BaseBackend, registry
-
-class Refusing(BaseBackend):
-    name = "refusing"
-    n_calls = 0
-    def evaluate(self, record):
-        self.n_calls += 1
-        if self.n_calls > 3:
-            raise ERROR
-        return BackendResponse(0)
-
-registry.BUILT_IN["backends"]["refusing"] = "__main__:Refusing"
-from krisis.cli.app import main
-main()
-"""
-
-
+@pytest.mark.usefixtures("models")
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        ('OutOfCredit("402: monthly budget used up")', "AccountRefused"),
-        ('AuthenticationFailed("403: the budget of this key is spent")', "KeyRefused"),
+        (OutOfCredit("402: monthly budget used up"), "AccountRefused"),
+        (AuthenticationFailed("403: the budget of this key is spent"), "KeyRefused"),
     ],
+    ids=["account", "key"],
 )
 def test_a_provider_that_speaks_of_a_budget_still_exits_1(
-    tmp_path: Path, error: str, cause: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, cause: str
 ) -> None:
-    script = tmp_path / "refusing.py"
-    script.write_text(REFUSING_PLUGIN.replace("ERROR", error))
-    words = ("run", "ckd", "--model", "refusing", "--limit", "10", "--no-cache", "--no-baselines")
-    done = subprocess.run(
-        [sys.executable, script, *words], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    monkeypatch.setattr(Failing, "error", error, raising=False)
+    monkeypatch.setattr(Failing, "n_answers", 3)
+    words = ("run", "ckd", "--model", "failing", "--limit", "10", "--no-cache", "--no-baselines")
+    done = krisis(*words, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "7 records left" in done.stderr
     assert "budget" in done.stderr

@@ -13,6 +13,11 @@ from krisis.confidence.patient_keys import _COST, PatientKeys
 NAMES = [f"{number:07d}" for number in range(30)]
 
 
+@pytest.fixture(autouse=True)
+def _real_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patient_keys, "_COST", _COST)
+
+
 def test_patients_are_recognised_and_others_are_not() -> None:
     keys = PatientKeys.of(NAMES, made_from="a certificate")
     assert keys.n_among([*NAMES[:4], "9999999"]) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -28,6 +29,12 @@ ROWS = [
     EvaluationResult(None, 1, True),
     EvaluationResult(None, 1, error="too slow", failure_class="timeout", metadata=SAFE),
 ]
+
+
+def test_the_cells_of_the_rows_add_up_to_the_confusion_of_the_run() -> None:
+    cells = Counter(map(deferral_cell, ROWS))
+    assert cells.pop("") == 2  # one without a label, one that failed
+    assert cells == Counter(Partition.of(Table(ROWS)).confusion())
 
 
 def test_the_partition_by_hand() -> None:

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krisis.errors import UserError
+from krisis.metrics import EvaluationResult
+from krisis.metrics.curve_form import CurvePlan, area_key, curve_of
 from krisis.metrics.selective_prediction import optimal_curve, risk_coverage_curve
+from krisis.metrics.table import Table
 
 GRID = [i / 10 for i in range(1, 11)]
 
@@ -264,3 +267,16 @@ def test_many_items_with_many_levels_are_sorted_into_the_same_curve():
     curve = risk_coverage_curve(losses, confidence, 6000)
     assert np.array_equal(curve.threshold, confidence[order])
     assert curve.generalized_risk == pytest.approx(np.cumsum(losses[order]) / 6000)
+
+
+def test_without_items_no_coverage_is_the_highest():
+    assert math.isnan(risk_coverage_curve([], [], 0).cmax)
+
+
+def test_areas_are_cut_at_every_coverage_that_is_asked_for():
+    rows = [EvaluationResult(i % 2, 1, confidence=0.5 + i / 20) for i in range(8)]
+    table, plan = Table(rows), CurvePlan(cuts=(0.25, 0.75))
+    curve = curve_of(table, plan.loss)
+    for cut in plan.cuts:
+        assert plan.value(area_key("aurc", cut), table) == curve.aurc(cut)
+        assert plan.value(area_key("augrc", cut), table) == curve.augrc(cut)

@@ -134,6 +134,18 @@ def test_labels_without_an_order_are_right_or_wrong():
         table.losses("squared")  # type: ignore[arg-type]
 
 
+def test_items_are_put_on_the_scale_of_other_answers():
+    rows = [
+        EvaluationResult("none", "mild", confidence=0.9, cluster_id="a"),
+        EvaluationResult("none", "severe", confidence=0.9, cluster_id="b"),
+    ]
+    table = items_of_result(BenchmarkResult(rows, {}, {}, "b"), Source("r"))
+    assert not table.ordered
+    ordered = table.with_answers(("none", "mild", "severe"))
+    assert (ordered.ordered, ordered.scale) == (True, 2.0)
+    assert ordered.losses("abs").tolist() == [1.0, 2.0]
+
+
 def test_restricting_keeps_the_items_of_the_named_participants_only():
     table = items(run(person(301), person(302), person(303)))
     part = table.restricted({"303", "301"})

@@ -169,6 +169,17 @@ def test_the_highest_of_several_quantiles_is_found_without_solving_all():
         assert highest_mid_p_quantile(0.975, hits, rows) == pytest.approx(every.max(), abs=1e-10)
 
 
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.8, 0.95])
+def test_no_limit_that_is_left_out_is_higher(level):
+    rng = np.random.default_rng(4)
+    design = ShareDesign.of(np.full(30, 3.0), prior_icc=0.5, level=level)
+    for _ in range(20):
+        hits, effect = rng.integers(0, 91, 40).astype(float), rng.choice([1.0, 1.4, 2.2, 3.0], 40)
+        rows = 90 / (effect * design.student_factor**2)
+        every = mid_p_quantile(0.5 + level / 2, hits / 90 * rows, rows)
+        assert design._highest(hits, effect) == pytest.approx(every.max(), abs=1e-10)
+
+
 def test_balanced_accuracy_squares_and_adds_the_distances():
     # Two classes, every row its own patient: no patient counts in both, so r is the identity.
     hits = np.zeros((2, 60))

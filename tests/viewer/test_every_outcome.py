@@ -14,6 +14,7 @@ from krisis.cli.app import app
 from krisis.viewer.app import PAGES
 
 ALLOW = ("--max-not-evaluated", "0.2")
+FEW = ("--simulations", "50")
 VERBS: Sequence[tuple[str, ...]] = (
     ("show", "RUN"),
     ("show", "RUN", "--metric", "accuracy", "--metric", "not_evaluated_rate"),
@@ -32,7 +33,7 @@ VERBS: Sequence[tuple[str, ...]] = (
     ("decide", "RUN", "--curve", *ALLOW),
     ("audit", "RUN"),
     ("check", "RUN", "--require", "accuracy >= 0.1", *ALLOW),
-    ("plan", "estimate", "--metric", "accuracy", "--half-width", "0.1", "--from", "RUN"),
+    ("plan", "estimate", "-m", "accuracy", "--half-width", "0.1", "--from", "RUN", *FEW),
     ("export", "RUN", "--to", "csv", "-o", "OUT/rows.csv"),
     ("export", "RUN", "--to", "parquet", "-o", "OUT/rows.parquet"),
     ("export", "RUN", "--to", "inspect", "-o", "OUT/log.json"),

@@ -125,12 +125,12 @@ class Population:
         unit = np.bincount(pools.code, weights=self.weights, minlength=pools.n)
         n_units = max(2, round(1 / float(np.square(unit).sum()))) if self.reweighted else pools.n
         n_units = min(n_units, pools.n)
-        blocks = list(resample_counts(pools.n, options))
+        counts = np.concatenate(list(resample_counts(pools.n, options)), axis=1)
         factor = Lots.drawn(1, options).factor
         found = {}
         for name, q in quantities.items():
             part = _Resampled(q, cell, (self.shares, pools.n))
-            below, above = part.means(np.concatenate(blocks, axis=1), factor)
+            below, above = part.means(counts, factor)
             value = self.mean(q.values)
             if math.isnan(value):
                 found[name] = Interval.undefined("a_stratum_has_no_rows", level=options.level)

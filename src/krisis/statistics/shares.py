@@ -159,7 +159,17 @@ class ShareDesign:
         return self._highest(hits, effect)
 
     def _highest(self, hits: FloatArray, design_effect: FloatArray) -> float:
-        """Return the largest mid-P limit on the effective sizes N/(Dτ²)."""
+        """Return the largest mid-P limit on the effective sizes N/(Dτ²).
+
+        From a level of ½ on, more hits raise the limit and so does a larger D, so that only hits
+        with a larger D than all that are more can have the largest.
+        """
+        if self.level >= 0.5:
+            most_first = np.lexsort((-design_effect, -hits))
+            hits, design_effect = hits[most_first], design_effect[most_first]
+            before = np.maximum.accumulate(design_effect)[:-1]
+            larger = np.concatenate([[True], design_effect[1:] > before])
+            hits, design_effect = hits[larger], design_effect[larger]
         effective = self.n_rows / (design_effect * self.student_factor**2)
         return highest_mid_p_quantile(
             0.5 + self.level / 2, hits / self.n_rows * effective, effective

@@ -248,7 +248,7 @@ def _hold(scores: DraftScores) -> None:
 
 
 def test_drafts_of_hospital_headers_load_check_and_find_the_outcome(tmp_path):
-    chosen = headers()[::30] + headers(MORE_HEADERS)[::30]
+    chosen = headers()[::60] + headers(MORE_HEADERS)[::60]
     _hold(drafted(chosen, tmp_path))
 
 

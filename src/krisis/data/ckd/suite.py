@@ -143,6 +143,10 @@ class CKDSuite(BaseDataSuite):
 
     def training_records(self) -> list[PatientRecord]:
         """Return patients to fit on: the training share of the file, more of the cohort, both."""
+        return list(self._training)
+
+    @cached_property
+    def _training(self) -> list[PatientRecord]:
         if self.data_path is None:
             return self._synthetic_records(_TRAINING)
         return [*self._real.training, *self._synthetic_beside(_TRAINING)]

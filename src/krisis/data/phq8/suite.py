@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -82,6 +82,28 @@ class _Case:
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=4)
+def _synthetic_cases(
+    n_synthetic: int, seed: int, test_size: float, cohort: Cohort, withheld_rate: float
+) -> tuple[_Case, ...]:
+    """Draw a cohort and write its interviews; the cells of a sweep differ in other options."""
+    people = draw_cohort(n_synthetic, seed=seed, cohort=cohort)
+    splits = draw_splits(len(people), seed=seed, test_size=test_size)
+    cases = []
+    for person, split in zip(people, splits, strict=True):
+        interview = write_interview(person, seed=seed, withheld_rate=withheld_rate, split=split)
+        scores = dict(zip(ITEM_KEYS, person.scores, strict=True))
+        shown = {
+            key: numbers
+            for key, numbers in interview.exchanges.items()
+            if key not in interview.withheld
+            and not (scores[key] and interview.first_claims.get(key) == 0)
+        }
+        known = score_probabilities(interview.evidence, cohort)
+        cases.append(_Case(interview.transcript, scores, split, interview.withheld, shown, known))
+    return tuple(cases)
+
+
 class PHQ8Suite(BaseDataSuite):
     """PHQ-8 item scoring from interviews.
 
@@ -156,8 +178,9 @@ class PHQ8Suite(BaseDataSuite):
     def _known(self) -> Mapping[tuple[str, str], tuple[float, ...]]:
         """Return the probability of each score of each item, given its interview."""
         return {
-            (case.transcript.text(), item_words(item)): case.probabilities[item.key]
+            (text, item_words(item)): case.probabilities[item.key]
             for case in self._cases
+            for text in [case.transcript.text()]
             for item in ITEMS
         }
 
@@ -255,30 +278,13 @@ class PHQ8Suite(BaseDataSuite):
         return None if self.data is None else read_corpus(self.data, self.labels)
 
     @cached_property
-    def _cases(self) -> list[_Case]:
-        return self._synthetic() if self._corpus is None else self._given(self._corpus)
-
-    def _synthetic(self) -> list[_Case]:
+    def _cases(self) -> Sequence[_Case]:
+        if self._corpus is not None:
+            return self._given(self._corpus)
         config = self.config
-        cohort = draw_cohort(config.n_synthetic, seed=config.seed, cohort=self.cohort)
-        splits = draw_splits(len(cohort), seed=config.seed, test_size=config.test_size)
-        cases = []
-        for person, split in zip(cohort, splits, strict=True):
-            interview = write_interview(
-                person, seed=config.seed, withheld_rate=self.withheld_rate, split=split
-            )
-            scores = dict(zip(ITEM_KEYS, person.scores, strict=True))
-            shown = {
-                key: numbers
-                for key, numbers in interview.exchanges.items()
-                if key not in interview.withheld
-                and not (scores[key] and interview.first_claims.get(key) == 0)
-            }
-            known = score_probabilities(interview.evidence, self.cohort)
-            cases.append(
-                _Case(interview.transcript, scores, split, interview.withheld, shown, known)
-            )
-        return cases
+        return _synthetic_cases(
+            config.n_synthetic, config.seed, config.test_size, self.cohort, self.withheld_rate
+        )
 
     def _given(self, corpus: Corpus) -> list[_Case]:
         interviews = corpus.usable()

@@ -83,6 +83,12 @@ class Bank:
         return cls(phrases, topics, frozenset(names))
 
 
+@cache
+def _yours(who: str) -> str:
+    """Turn "my sister" into "your sister"; a name stays as it is."""
+    return re.sub(r"^([Mm])y\b", lambda m: "Your" if m[1] == "M" else "your", who)
+
+
 class Voice:
     """One person: what they tell of their life, how they talk, and a stream of draws."""
 
@@ -131,10 +137,7 @@ class Voice:
     def asked(self, templates: Sequence[str], **slots: str) -> str:
         """Fill a question: who is mine to the participant is yours to the interviewer."""
         people = {**self.life, **self.pick(self.kin)}
-        yours = {
-            name: re.sub(r"^([Mm])y\b", lambda m: "Your" if m[1] == "M" else "your", who)
-            for name, who in people.items()
-        }
+        yours = {name: _yours(who) for name, who in people.items()}
         return capital(self.fill(templates, **{**yours, **slots}))
 
     def often(self, score: int, unit: str) -> Frequency:
