@@ -10,11 +10,19 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.coverage_worlds import Run, World, listed_worlds, other_worlds, true_figures
+from benchmarks.coverage_worlds import (
+    Run,
+    World,
+    few_patients_worlds,
+    listed_worlds,
+    other_worlds,
+    true_figures,
+)
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.scoring import score_all
@@ -39,6 +47,7 @@ class Cell:
     missed_below: float
     missed_above: float
     inside: float
+    width: float
     relative_width: float
     effective_errors: float
 
@@ -53,6 +62,7 @@ class Cell:
         return self.coverage > 0.985 and self.effective_errors >= 5
 
 
+SETS = {"listed": listed_worlds, "other": other_worlds, "few": few_patients_worlds}
 METRICS = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced_accuracy",
@@ -66,8 +76,10 @@ METRICS = {
 }
 
 
-def by_product(run: Run, seed: int) -> dict[str, tuple[float, Interval]]:
-    """Score a run with the default metrics and their intervals, as every command does."""
+def by_product(
+    run: Run, seed: int, *, metric: str | None = None
+) -> dict[str, tuple[float, Interval]]:
+    """Score a run with the default metrics, or one of them, and their intervals."""
     columns = (run.prediction, run.truth, run.abstained, run.confidence, run.patient)
     rows = [
         EvaluationResult(prediction, truth, abstained, confidence, cluster_id=str(patient))
@@ -75,13 +87,15 @@ def by_product(run: Run, seed: int) -> dict[str, tuple[float, Interval]]:
             *(column.tolist() for column in columns), strict=True
         )
     ]
-    metrics = {m.label: METRICS[m.key] for m in default_benchmark_metrics() if m.key in METRICS}
-    scores = score_all(
-        default_benchmark_metrics(), rows, intervals=BootstrapOptions(n_resamples=500, seed=seed)
-    )
+    metrics = [
+        one
+        for one in default_benchmark_metrics()
+        if one.key in METRICS and metric in (None, METRICS[one.key])
+    ]
+    scores = score_all(metrics, rows, intervals=BootstrapOptions(n_resamples=500, seed=seed))
     return {
-        name: (scores[label].value, scores[label].interval or Interval.undefined("missing"))
-        for label, name in metrics.items()
+        METRICS[score.key]: (score.value, score.interval or Interval.undefined("missing"))
+        for score in scores.values()
     }
 
 
@@ -131,6 +145,7 @@ def _cell(label: tuple[str, str, float], ends: np.ndarray, n_runs: int, effectiv
         missed_below=float(below.mean()),
         missed_above=float(above.mean()),
         inside=float(inside.mean()),
+        width=width,
         relative_width=width / spread if spread > 0 else math.inf,
         effective_errors=effective,
     )
@@ -153,16 +168,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--match", default="", help="only worlds whose name contains this")
-    parser.add_argument("--set", choices=["listed", "other", "all"], default="all")
+    parser.add_argument("--set", choices=[*SETS, "all"], default="all")
+    parser.add_argument("--metric", choices=list(METRICS.values()), help="only this metric")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
-    worlds = listed_worlds() * (asked.set != "other") + other_worlds() * (asked.set != "listed")
+    worlds = [
+        world for name, of in SETS.items() if asked.set in (name, "all") for world in of()
+    ]
+    method = partial(by_product, metric=asked.metric)
     found: list[Cell] = []
     for world in worlds:
         if asked.match not in world.name:
             continue
         start = time.perf_counter()
-        fresh = cells(world, by_product, n_runs=asked.runs)
+        fresh = cells(world, method, n_runs=asked.runs)
         found += fresh
         worst = min(fresh, key=lambda c: c.coverage)
         print(
