@@ -172,9 +172,7 @@ def main() -> None:
     parser.add_argument("--metric", choices=list(METRICS.values()), help="only this metric")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
-    worlds = [
-        world for name, of in SETS.items() if asked.set in (name, "all") for world in of()
-    ]
+    worlds = [world for name, of in SETS.items() if asked.set in (name, "all") for world in of()]
     method = partial(by_product, metric=asked.metric)
     found: list[Cell] = []
     for world in worlds:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import sparse, special
 
 from krisis.errors import InvalidValue
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -138,14 +138,36 @@ def _effective_number(answers: BinnedAnswers, bins: Bins, prior_icc: float) -> F
     correlation = residual_correlation(answers, prior_icc=prior_icc)
     if correlation == 0:
         return bins.number
-    n_bins = bins.number.size
-    cells = answers.unit * n_bins
-    cells += bins.place
-    cells.sort()
-    starts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
-    number = np.diff(starts, append=cells.size).astype(np.float64)
-    together = np.bincount(cells[starts] % n_bins, weights=number**2)
+    cells = PatientCells.of(answers, bins)
+    together = np.bincount(cells.place, weights=cells.number**2)
     return bins.number / (1 + (together / bins.number - 1) * correlation)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PatientCells:
+    """The rows that a patient has in a bin: patient, place of the bin and number of each."""
+
+    unit: IntArray
+    place: IntArray
+    number: FloatArray
+
+    @classmethod
+    def of(cls, answers: BinnedAnswers, bins: Bins) -> PatientCells:
+        """Count the rows, by bin and then by patient."""
+        n_units = int(answers.unit.max()) + 1
+        cells = bins.place * n_units
+        cells += answers.unit
+        cells.sort()
+        starts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
+        number = np.diff(starts, append=cells.size).astype(np.float64)
+        place, unit = np.divmod(cells[starts], n_units)
+        return cls(unit, place, number)
+
+    def pairs(self) -> FloatArray:
+        """Return Σ n_b·n_b' over patients (bins × bins): pairs of rows of one patient."""
+        rows = sparse.csr_array((self.number, (self.unit, self.place)))
+        counted: FloatArray = (rows.T @ rows).toarray()
+        return counted
 
 
 def residual_correlation(answers: BinnedAnswers, *, prior_icc: float = PRIOR_ICC) -> float:

@@ -10,17 +10,19 @@ from numpy.typing import NDArray
 from scipy import special
 
 from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, null_gap
+from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, PatientCells, null_gap
 from krisis.statistics.intervals import Interval
-from krisis.statistics.shares import PRIOR_ICC, ShareDistribution, share_interval
+from krisis.statistics.shares import PRIOR_ICC, ShareDistribution
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 METHOD = "test_inversion"
 N_REDRAWS = 1000
 
 _N_CANDIDATES = 8  # on either side of the observed error
 _FARTHEST = 5.0  # standard deviations of the error beyond the observed one
+_MOST_CELLS = 1000  # of patients and bins; beyond them hits are as good as normal
 
 
 def mean_gap(share: FloatArray, gap: FloatArray) -> FloatArray:
@@ -48,11 +50,11 @@ def calibration_gap_interval(
     The observed error T₀ = Σ w_b |g_b|, with g_b the accuracy less the mean confidence c_b of bin
     b, is biased upwards by noise: resampling adds that noise once more, so that bootstrap
     percentiles do not cover. Instead, a candidate error t sets the accuracies of the bins to
-    a_b = c_b + t·g_b/T₀; under it the hits of a bin are binomial with n_b/D rows, D being the
-    design effect of the errors with Student's factor. The candidate is kept unless fewer than α/2
-    of the errors redrawn are beyond T₀ on one side. Noise thus comes from the candidate, also where
-    no error was seen. The candidate under which half of the redrawn errors exceed T₀ is median
-    unbiased.
+    a_b = c_b + t·g_b/T₀; under it the hits of a bin are binomial, rows of one patient being alike
+    as often as the design effect of the errors, with Student's factor, asks for. The candidate is
+    kept unless fewer than α/2 of the errors redrawn are beyond T₀ on one side. Noise thus comes
+    from the candidate, also where no error was seen. The candidate under which half of the redrawn
+    errors exceed T₀ is median unbiased.
 
     With the accuracies of the bins as they are, T₀ also varies with the confidences of the patients
     who were drawn: row i brings u_i = sign(g_b)(a_b − c_i), whose mean is T₀. Student's interval of
@@ -76,7 +78,7 @@ def calibration_gap_interval(
     low, debiased, high = 0.0, 0.0, 0.0
     if bins.gap.any():
         accuracy = _candidates(bins, errors)
-        sizes = _redrawn(bins, accuracy, errors, options=drawn)
+        sizes = _redrawn(answers, bins, accuracy, errors.correlation, options=drawn)
         error = mean_gap(share, accuracy - bins.confidence[:, None])
         tail = (1 - drawn.level) / 2
         low, debiased, high = _inverted(error, _share_beyond(sizes, observed), tail)
@@ -84,7 +86,7 @@ def calibration_gap_interval(
     spread = _confidence_noise(answers, bins, level=drawn.level)
     low = observed - math.hypot(observed - min(low, observed), spread)
     high = observed + math.hypot(max(high, observed) - observed, spread)
-    whole = _error_of_the_whole(answers, bins, level=drawn.level, prior_icc=prior_icc)
+    whole = _error_of_the_whole(answers, errors, drawn.level)
     high = min(1.0, max(high, observed, whole))
     interval = Interval(max(low, 0.0), high, drawn.level, METHOD)
     return CalibrationGap(interval, debiased, null_gap(answers, prior_icc=prior_icc))
@@ -132,28 +134,86 @@ def _candidates(bins: Bins, errors: ShareDistribution) -> FloatArray:
 
 
 def _redrawn(
+    answers: BinnedAnswers,
     bins: Bins,
     accuracy: FloatArray,
-    errors: ShareDistribution,
+    correlation: float,
     *,
     options: BootstrapOptions,
 ) -> FloatArray:
-    """Return the errors (candidates × draws) of binomial hits under every candidate.
+    """Return the errors (candidates × draws) of hits redrawn under every candidate.
 
-    A bin is worth n_b/(Dτ²) rows, rounded by lot to a whole number. Every candidate has the same
-    stream of random numbers, so that the share beyond T₀ hardly jumps between neighbours.
+    With probability √ρ a row takes the uniform of its patient in place of one of its own, and it is
+    right if that is below the accuracy of its bin: two rows of one patient share their uniform with
+    probability ρ. Every candidate has the same random numbers, so that the share beyond T₀ hardly
+    jumps between neighbours.
     """
-    share = bins.number / bins.n_answers
-    worth = bins.number * errors.effective_rows / errors.n_rows
-    shape = (worth.size, options.n_resamples)
-    lot = np.random.default_rng([options.seed, 2]).random(shape)
-    rows = np.maximum(np.floor(worth[:, None] + lot), 1.0).astype(np.int64)
-    sizes = np.empty((accuracy.shape[1], options.n_resamples))
+    number = bins.number
+    copied = np.zeros((*accuracy.shape, options.n_resamples))
+    own = np.broadcast_to(number.astype(np.int64)[:, None], (number.size, options.n_resamples))
     # Rounded, so that sums in another order of rows draw the same hits.
-    for k, a in enumerate(np.round(accuracy.T, 12)):
-        generator = np.random.default_rng([options.seed, 3])
-        hits = generator.binomial(rows, a[:, None])
-        sizes[k] = mean_gap(share, hits / rows - bins.confidence[:, None])
+    accuracy = np.round(accuracy, 12)
+    if correlation > 0:
+        cells = PatientCells.of(answers, bins)
+        if cells.number.size > _MOST_CELLS:
+            return _normal(bins, accuracy, correlation * cells.pairs(), correlation, options)
+        copied, n_copied = _copied_hits(cells, accuracy, correlation, options)
+        own = own - n_copied
+    sizes = np.empty((accuracy.shape[1], options.n_resamples))
+    for k, a in enumerate(accuracy.T):
+        drawn = np.random.default_rng([options.seed, 3]).binomial(own, a[:, None])
+        gap = (copied[:, k] + drawn) / number[:, None] - bins.confidence[:, None]
+        sizes[k] = mean_gap(number / bins.n_answers, gap)
+    return sizes
+
+
+def _copied_hits(
+    cells: PatientCells, accuracy: FloatArray, correlation: float, options: BootstrapOptions
+) -> tuple[FloatArray, IntArray]:
+    """Return the hits (bins × candidates × draws) and the number of rows that copy a patient."""
+    generator = np.random.default_rng([options.seed, 2])
+    n_draws, n_steps = options.n_resamples, accuracy.shape[1] + 1
+    shared = generator.random((int(cells.unit.max()) + 1, n_draws))
+    rows = cells.number.astype(np.int64)[:, None]
+    copying = generator.binomial(rows, math.sqrt(correlation), (rows.size, n_draws))
+    hits = np.empty((*accuracy.shape, n_draws))
+    number = np.empty((accuracy.shape[0], n_draws), dtype=np.int64)
+    for b, limits in enumerate(accuracy):
+        here = cells.place == b
+        rising = limits if limits[-1] >= limits[0] else limits[::-1]
+        # A uniform is below all accuracies from the first that is above it.
+        first = np.searchsorted(rising, shared[cells.unit[here]], side="right")
+        first += np.arange(n_draws) * n_steps
+        weights = copying[here]
+        added = np.bincount(first.ravel(), weights.ravel(), n_draws * n_steps)
+        below = np.cumsum(added.reshape(n_draws, n_steps), axis=1)[:, :-1].T
+        hits[b] = below if rising is limits else below[::-1]
+        number[b] = weights.sum(axis=0)
+    return hits, number
+
+
+def _normal(
+    bins: Bins,
+    accuracy: FloatArray,
+    alike: FloatArray,
+    correlation: float,
+    options: BootstrapOptions,
+) -> FloatArray:
+    """Return the same of many patients, whose hits are as good as normal.
+
+    Two rows that share a uniform are both right with probability min(a, a').
+    """
+    number = bins.number
+    noise = np.random.default_rng([options.seed, 2])
+    normal = noise.standard_normal((number.size, options.n_resamples))
+    sizes = np.empty((accuracy.shape[1], options.n_resamples))
+    for k, a in enumerate(accuracy.T):
+        covariance = alike * (np.minimum.outer(a, a) - np.outer(a, a))
+        covariance += np.diag((1 - correlation) * number * a * (1 - a))
+        value, vector = np.linalg.eigh(covariance)
+        root = vector * np.sqrt(np.maximum(value, 0.0)) @ vector.T
+        share = np.clip(a[:, None] + root @ normal / number[:, None], 0.0, 1.0)
+        sizes[k] = mean_gap(number / bins.n_answers, share - bins.confidence[:, None])
     return sizes
 
 
@@ -180,20 +240,16 @@ def _inverted(error: FloatArray, beyond: FloatArray, tail: float) -> tuple[float
     return reaching(tail), reaching(0.5), reaching(1 - tail)
 
 
-def _error_of_the_whole(
-    answers: BinnedAnswers, bins: Bins, *, level: float, prior_icc: float
-) -> float:
+def _error_of_the_whole(answers: BinnedAnswers, errors: ShareDistribution, level: float) -> float:
     """Return how far accuracy may be from the mean confidence, both being uncertain.
 
     The distances of the limits of accuracy and of the mean confidence are squared and added
     (Zou and Donner 2008), as if the two had nothing to do with each other.
     """
-    rows = answers.per_unit()
-    right = answers.per_unit(answers.right.astype(np.float64))
-    accuracy = share_interval(right, rows, level=level, prior_icc=prior_icc)
     mean = float(answers.confidence.mean())
     spread = _half_width(answers, answers.confidence - mean, level=level)
-    gap = float(right.sum()) / bins.n_answers - mean
-    below = math.hypot(mean + gap - accuracy.low, spread)
-    above = math.hypot(accuracy.high - mean - gap, spread)
+    fewest, most = errors.quantile([(1 - level) / 2, (1 + level) / 2]).tolist()
+    gap = 1 - errors.share - mean
+    below = math.hypot(most - errors.share, spread)
+    above = math.hypot(errors.share - fewest, spread)
     return max(abs(gap - below), abs(gap + above))
