@@ -33,6 +33,11 @@ from krisis.statistics.intervals import Interval
 Method = Callable[[Run, int], Mapping[str, tuple[float, Interval]]]
 
 
+PROMISED = 0.92
+REDEFINED = "risk_at_80"  # its width is not comparable with that of its earlier definition
+BEGIN, END = "<!-- tables of benchmarks.coverage -->", "<!-- end of the tables -->"
+
+
 @dataclass(frozen=True)
 class Cell:
     """One metric in one world."""
@@ -52,9 +57,14 @@ class Cell:
     effective_errors: float
 
     @property
+    def standard_error(self) -> float:
+        """The standard error of a coverage as promised."""
+        return math.sqrt(PROMISED * (1 - PROMISED) / self.n_defined)
+
+    @property
     def too_low(self) -> bool:
         """Tell whether the interval covers too rarely, is missing, or lies beside its value."""
-        return self.coverage < 0.92 or self.existence < 1 or self.inside < 1
+        return self.coverage < PROMISED or self.existence < 1 or self.inside < 1
 
     @property
     def too_high(self) -> bool:
@@ -62,6 +72,12 @@ class Cell:
         return self.coverage > 0.985 and self.effective_errors >= 5
 
 
+HEADINGS = {
+    "listed": "50, 160 and 400 independent rows, and 15 or 40 patients with 8 rows each:",
+    "other": "Worlds that nothing was tuned on, and what is hardest: errors more confident than "
+    "right answers, two or three levels of confidence, repeats, unequal patients:",
+    "few": "Six patients with fifty rows each:",
+}
 SETS = {"listed": listed_worlds, "other": other_worlds, "few": few_patients_worlds}
 METRICS = {
     "accuracy": "accuracy",
@@ -164,6 +180,56 @@ def table(found: Iterable[Cell]) -> str:
     return "\n".join(lines)
 
 
+def page_tables(found: Iterable[Cell], earlier: Iterable[Cell] = ()) -> str:
+    """Return one table per set of worlds, as the page on intervals shows them, and their sum."""
+    now = {(cell.world, cell.metric): cell for cell in found}
+    widths = {(cell.world, cell.metric): cell.width for cell in earlier}
+    names = [name for name in METRICS.values() if name != "answer_rate"]
+    lines = []
+    for kind, worlds in SETS.items():
+        lines += ["", f"{HEADINGS[kind]}", "", f"| world | {' | '.join(names)} |"]
+        lines += ["|---" * (1 + len(names)) + "|"]
+        for world in worlds():
+            keys = [(world.name, name) for name in names]
+            if any(key in now for key in keys):
+                shown = [_shown(now.get(key), widths.get(key)) for key in keys]
+                lines.append(f"| {world.name} | {' | '.join(shown)} |")
+    runs = {cell.n_runs for cell in now.values()}
+    low = [cell for cell in now.values() if cell.coverage < PROMISED]
+    far = [cell for cell in low if cell.coverage < PROMISED - 2 * cell.standard_error]
+    absent = sum(cell.existence < 1 or cell.inside < 1 for cell in now.values())
+    lines += [
+        "",
+        f"{len(now)} cells of {' or '.join(f'{n:,}' for n in sorted(runs))} runs; in {absent} of "
+        f"them an interval was missing or did not contain its value. {len(low)} are below 92 %"
+        + (f" ({_named(low)})" if low else "")
+        + f"; below it by more than two standard errors: {_named(far) or 'none'}.",
+    ]
+    return "\n".join(lines[1:])
+
+
+def _shown(cell: Cell | None, before: float | None) -> str:
+    if cell is None:
+        return "–"
+    ratio = f", {cell.width / before:.2f}" if before and cell.metric != REDEFINED else ""
+    return f"{100 * cell.coverage:.1f} ({cell.relative_width:.1f}×{ratio})"
+
+
+def _named(found: Iterable[Cell]) -> str:
+    return "; ".join(f"{c.metric} in “{c.world}” {100 * c.coverage:.1f}" for c in found)
+
+
+def _read(paths: Iterable[Path]) -> list[Cell]:
+    return [Cell(**cell) for path in paths for cell in json.loads(path.read_text())]
+
+
+def _write_tables(page: Path, tables: str) -> None:
+    """Put the tables between their marks on a page."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    page.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=400)
@@ -171,7 +237,16 @@ def main() -> None:
     parser.add_argument("--set", choices=[*SETS, "all"], default="all")
     parser.add_argument("--metric", choices=list(METRICS.values()), help="only this metric")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--of", type=Path, nargs="+", help="show these outputs; draw nothing")
+    parser.add_argument("--earlier", type=Path, nargs="+", default=[], help="outputs of before")
+    parser.add_argument("--page", type=Path, help="write the tables into this page")
     asked = parser.parse_args()
+    if asked.of:
+        tables = page_tables(_read(asked.of), _read(asked.earlier))
+        print(tables)
+        if asked.page:
+            _write_tables(asked.page, tables)
+        return
     worlds = [world for name, of in SETS.items() if asked.set in (name, "all") for world in of()]
     method = partial(by_product, metric=asked.metric)
     found: list[Cell] = []

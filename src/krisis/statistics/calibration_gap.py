@@ -83,7 +83,7 @@ def calibration_gap_interval(
         tail = (1 - drawn.level) / 2
         low, debiased, high = _inverted(error, _share_beyond(sizes, observed), tail)
     # Which confidences the patients have is chance too, besides which answers are right.
-    spread = _confidence_noise(answers, bins, level=drawn.level)
+    spread = _confidence_noise(answers, bins, errors, drawn.level)
     low = observed - math.hypot(observed - min(low, observed), spread)
     high = observed + math.hypot(max(high, observed) - observed, spread)
     whole = _error_of_the_whole(answers, errors, drawn.level)
@@ -92,20 +92,28 @@ def calibration_gap_interval(
     return CalibrationGap(interval, debiased, null_gap(answers, prior_icc=prior_icc))
 
 
-def _confidence_noise(answers: BinnedAnswers, bins: Bins, *, level: float) -> float:
+def _confidence_noise(
+    answers: BinnedAnswers, bins: Bins, errors: ShareDistribution, level: float
+) -> float:
     """Return t·se of the mean of u by patient; 0 with one patient."""
     accuracy, sign = bins.hits / bins.number, np.sign(bins.gap)
     u = sign[bins.place] * (accuracy[bins.place] - answers.confidence)
-    return _half_width(answers, u - float(u.mean()), level=level)
+    return _half_width(answers, u - float(u.mean()), errors, level)
 
 
-def _half_width(answers: BinnedAnswers, deviation: FloatArray, *, level: float) -> float:
-    """Return t·√(C/(C−1) Σ s²)/n, s being the sums of deviations from a mean by patient."""
-    sums = answers.per_unit(deviation)
-    n_patients = int(np.count_nonzero(answers.per_unit()))
+def _half_width(
+    answers: BinnedAnswers, deviation: FloatArray, errors: ShareDistribution, level: float
+) -> float:
+    """Return t·√(C/(C−1) Σ s²)/n, s being the sums of deviations from a mean by patient.
+
+    Where patients have several rows, t is that of the share of errors.
+    """
+    sums, n_patients = answers.per_unit(deviation), errors.n_patients
     if n_patients < 2:
         return 0.0
     student = float(special.stdtrit(n_patients - 1, 0.5 + level / 2))
+    if errors.mean_patient_rows > 1:
+        student = errors.student_factor * float(special.ndtri(0.5 + level / 2))
     variance = n_patients / (n_patients - 1) * float(sums @ sums)
     return student * math.sqrt(variance) / deviation.size
 
@@ -247,7 +255,7 @@ def _error_of_the_whole(answers: BinnedAnswers, errors: ShareDistribution, level
     (Zou and Donner 2008), as if the two had nothing to do with each other.
     """
     mean = float(answers.confidence.mean())
-    spread = _half_width(answers, answers.confidence - mean, level=level)
+    spread = _half_width(answers, answers.confidence - mean, errors, level)
     fewest, most = errors.quantile([(1 - level) / 2, (1 + level) / 2]).tolist()
     gap = 1 - errors.share - mean
     below = math.hypot(most - errors.share, spread)
