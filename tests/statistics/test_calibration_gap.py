@@ -87,7 +87,7 @@ def slow_inversion(data: BinnedAnswers, *, correlation: float, n_draws: int, gri
 def test_the_limits_are_those_of_drawing_every_row_for_every_candidate(
     n_patients, n_rows, most_cells, monkeypatch
 ):
-    monkeypatch.setattr(calibration_gap, "_MOST_CELLS", most_cells)
+    monkeypatch.setattr(calibrated_bins, "_MOST_CELLS", most_cells)
     data = sample(4, n_patients, n_rows, bias=0.25)
     errors = data.errors(prior_icc=0.5, level=0.95)
     found = calibration_gap_interval(data, options=BootstrapOptions(n_resamples=4000))
@@ -278,16 +278,21 @@ def test_bands_leave_about_one_bin_in_twenty_of_a_calibrated_model_outside(
     assert 0.02 <= np.mean(outside) <= 0.085  # 300 bins: 0.05 ± 0.025
 
 
-def test_an_empty_bin_has_no_band_and_many_patients_a_normal_one(monkeypatch):
+def test_an_empty_bin_has_no_band_and_that_of_independent_rows_is_binomial():
     data = answers([0.55] * 300 + [0.95] * 300, np.ones(600))
     low, high = consistency_band(data, options=BootstrapOptions(n_resamples=8000))
     assert np.isnan(low[[0, 1, 2, 3, 4, 6, 7, 8]]).all()
     exact = stats.binom(300, 0.55).ppf([0.025, 0.975]) / 300
     assert (low[5], high[5]) == pytest.approx(exact, abs=0.005)
-    monkeypatch.setattr(calibrated_bins, "_MOST_REDRAWN", 100)
-    smooth = consistency_band(data)
-    assert smooth[0][5] == pytest.approx(low[5], abs=0.004)
-    assert smooth[1][9] == pytest.approx(high[9], abs=0.004)
+
+
+def test_the_band_of_many_patients_is_a_normal_one(monkeypatch):
+    data = sample(3, 150, 4, correlation=0.5)
+    options = BootstrapOptions(n_resamples=8000)
+    exact = consistency_band(data, options=options)
+    monkeypatch.setattr(calibrated_bins, "_MOST_CELLS", 100)
+    for ends, smooth in zip(exact, consistency_band(data, options=options), strict=True):
+        assert smooth[5:9] == pytest.approx(ends[5:9], abs=0.012)
 
 
 def test_columns_must_fit():

@@ -10,19 +10,17 @@ from numpy.typing import NDArray
 from scipy import special
 
 from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, PatientCells, null_gap
+from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, null_gap, redrawn_shares
 from krisis.statistics.intervals import Interval
 from krisis.statistics.shares import PRIOR_ICC, ShareDistribution
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 METHOD = "test_inversion"
 N_REDRAWS = 1000
 
 _N_CANDIDATES = 8  # on either side of the observed error
 _FARTHEST = 5.0  # standard deviations of the error beyond the observed one
-_MOST_CELLS = 1000  # of patients and bins; beyond them hits are as good as normal
 
 
 def mean_gap(share: FloatArray, gap: FloatArray) -> FloatArray:
@@ -78,7 +76,8 @@ def calibration_gap_interval(
     low, debiased, high = 0.0, 0.0, 0.0
     if bins.gap.any():
         accuracy = _candidates(bins, errors)
-        sizes = _redrawn(answers, bins, accuracy, errors.correlation, options=drawn)
+        redrawn = redrawn_shares(answers, bins, accuracy, errors.correlation, options=drawn)
+        sizes = mean_gap(share, redrawn - bins.confidence[:, None, None])
         error = mean_gap(share, accuracy - bins.confidence[:, None])
         tail = (1 - drawn.level) / 2
         low, debiased, high = _inverted(error, _share_beyond(sizes, observed), tail)
@@ -139,90 +138,6 @@ def _candidates(bins: Bins, errors: ShareDistribution) -> FloatArray:
     growing = np.append(True, np.diff(mean_gap(share, accuracy - c[:, None])) > 1e-12)
     kept: FloatArray = accuracy[:, growing]
     return kept
-
-
-def _redrawn(
-    answers: BinnedAnswers,
-    bins: Bins,
-    accuracy: FloatArray,
-    correlation: float,
-    *,
-    options: BootstrapOptions,
-) -> FloatArray:
-    """Return the errors (candidates × draws) of hits redrawn under every candidate.
-
-    With probability √ρ a row takes the uniform of its patient in place of one of its own, and it is
-    right if that is below the accuracy of its bin: two rows of one patient share their uniform with
-    probability ρ. Every candidate has the same random numbers, so that the share beyond T₀ hardly
-    jumps between neighbours.
-    """
-    number = bins.number
-    copied = np.zeros((*accuracy.shape, options.n_resamples))
-    own = np.broadcast_to(number.astype(np.int64)[:, None], (number.size, options.n_resamples))
-    # Rounded, so that sums in another order of rows draw the same hits.
-    accuracy = np.round(accuracy, 12)
-    if correlation > 0:
-        cells = PatientCells.of(answers, bins)
-        if cells.number.size > _MOST_CELLS:
-            return _normal(bins, accuracy, correlation * cells.pairs(), correlation, options)
-        copied, n_copied = _copied_hits(cells, accuracy, correlation, options)
-        own = own - n_copied
-    sizes = np.empty((accuracy.shape[1], options.n_resamples))
-    for k, a in enumerate(accuracy.T):
-        drawn = np.random.default_rng([options.seed, 3]).binomial(own, a[:, None])
-        gap = (copied[:, k] + drawn) / number[:, None] - bins.confidence[:, None]
-        sizes[k] = mean_gap(number / bins.n_answers, gap)
-    return sizes
-
-
-def _copied_hits(
-    cells: PatientCells, accuracy: FloatArray, correlation: float, options: BootstrapOptions
-) -> tuple[FloatArray, IntArray]:
-    """Return the hits (bins × candidates × draws) and the number of rows that copy a patient."""
-    generator = np.random.default_rng([options.seed, 2])
-    n_draws, n_steps = options.n_resamples, accuracy.shape[1] + 1
-    shared = generator.random((int(cells.unit.max()) + 1, n_draws))
-    rows = cells.number.astype(np.int64)[:, None]
-    copying = generator.binomial(rows, math.sqrt(correlation), (rows.size, n_draws))
-    hits = np.empty((*accuracy.shape, n_draws))
-    number = np.empty((accuracy.shape[0], n_draws), dtype=np.int64)
-    for b, limits in enumerate(accuracy):
-        here = cells.place == b
-        rising = limits if limits[-1] >= limits[0] else limits[::-1]
-        # A uniform is below all accuracies from the first that is above it.
-        first = np.searchsorted(rising, shared[cells.unit[here]], side="right")
-        first += np.arange(n_draws) * n_steps
-        weights = copying[here]
-        added = np.bincount(first.ravel(), weights.ravel(), n_draws * n_steps)
-        below = np.cumsum(added.reshape(n_draws, n_steps), axis=1)[:, :-1].T
-        hits[b] = below if rising is limits else below[::-1]
-        number[b] = weights.sum(axis=0)
-    return hits, number
-
-
-def _normal(
-    bins: Bins,
-    accuracy: FloatArray,
-    alike: FloatArray,
-    correlation: float,
-    options: BootstrapOptions,
-) -> FloatArray:
-    """Return the same of many patients, whose hits are as good as normal.
-
-    Two rows that share a uniform are both right with probability min(a, a').
-    """
-    number = bins.number
-    noise = np.random.default_rng([options.seed, 2])
-    normal = noise.standard_normal((number.size, options.n_resamples))
-    sizes = np.empty((accuracy.shape[1], options.n_resamples))
-    for k, a in enumerate(accuracy.T):
-        covariance = alike * (np.minimum.outer(a, a) - np.outer(a, a))
-        covariance += np.diag((1 - correlation) * number * a * (1 - a))
-        value, vector = np.linalg.eigh(covariance)
-        root = vector * np.sqrt(np.maximum(value, 0.0)) @ vector.T
-        share = np.clip(a[:, None] + root @ normal / number[:, None], 0.0, 1.0)
-        sizes[k] = mean_gap(number / bins.n_answers, share - bins.confidence[:, None])
-    return sizes
 
 
 def _share_beyond(redrawn: FloatArray, observed: float) -> FloatArray:
