@@ -29,6 +29,7 @@ APART = {
     "parquet",
     "plan",
     "run_file",
+    "stop_when",
     "support2",
     "viewer",
     "walk",

@@ -28,13 +28,17 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class World:
-    """Patients with rows each, the error rates of both runs, and how alike a patient's rows are."""
+    """Patients with rows each, the error rates of both runs, and how alike a patient's rows are.
+
+    ``known`` is the correlation of confidence with the ease of a row.
+    """
 
     patients: int
     rows: int
     errors: tuple[float, float]
     icc: float = 0.0
     shared: float = 0.5
+    known: float = 0.8
 
     def draw(self, rng: np.random.Generator) -> tuple[Table, Table]:
         """Return both runs; confidence knows something of which rows are wrong."""
@@ -47,7 +51,8 @@ class World:
             own = rng.standard_normal(n)
             difficulty = np.sqrt(self.shared) * of_case + np.sqrt(1 - self.shared) * own
             wrong = difficulty > special.ndtri(1 - error)
-            stated = np.round(special.ndtr(0.6 * rng.standard_normal(n) - difficulty * 0.8), 1)
+            felt = np.sqrt(1 - self.known**2) * rng.standard_normal(n) - self.known * difficulty
+            stated = np.round(special.ndtr(felt), 1)
             rows = [
                 EvaluationResult(
                     int(w), 0, confidence=float(c), cluster_id=str(p), record_id=str(i)
@@ -66,6 +71,13 @@ NULL = [
     World(40, 8, (0.1, 0.1), icc=0.3),
 ]
 BETTER = [World(200, 1, (0.2, 0.12)), World(40, 8, (0.2, 0.12), icc=0.2)]
+# Here confidence knows little of errors, so that many are in the half that AUGRC@.5 looks at.
+AREA = [
+    World(200, 1, (0.3, 0.12), known=0.3),
+    World(200, 1, (0.21, 0.21), known=0.3),
+    World(40, 8, (0.3, 0.15), icc=0.2, known=0.3),
+    World(40, 8, (0.225, 0.225), icc=0.2, known=0.3),
+]
 
 
 def compared(world: World, n_runs: int) -> Iterator[dict[str, float]]:
@@ -77,17 +89,26 @@ def compared(world: World, n_runs: int) -> Iterator[dict[str, float]]:
         exchanges = Exchanges(499, number)
         found, _ = paired_differences(left, right, metrics, exchanges=exchanges, primary="accuracy")
         others = [one.p_adjusted for key, one in found.items() if key != "accuracy"]
-        cut = {AUGRC_HALF: lambda table: CurveFigure(AUGRC_HALF, table, HALF)}
-        area = paired_differences(left, right, cut, exchanges=exchanges)[0][AUGRC_HALF]
         b = int((left.correct & ~right.correct).sum())
         c = int((right.correct & ~left.correct).sum())
         yield {
             "accuracy": found["accuracy"].p_value,
             "family": min(others),
             "mcnemar": stats.binomtest(b, b + c).pvalue if b + c else 1.0,
-            "augrc@.5": area.p_value,
-            "augrc@.5 by percentile bootstrap": _percentile_p(left, right, rng),
             **{f"alone {key}": one.p_value for key, one in found.items() if key != "accuracy"},
+        }
+
+
+def areas_compared(world: World, n_runs: int) -> Iterator[dict[str, float]]:
+    """Yield the p-value of AUGRC@.5, and whether the seed's percentile bootstrap excludes 0."""
+    rng = np.random.default_rng(world.patients * world.rows)
+    cut = {AUGRC_HALF: lambda table: CurveFigure(AUGRC_HALF, table, HALF)}
+    for number in range(n_runs):
+        left, right = world.draw(rng)
+        found = paired_differences(left, right, cut, exchanges=Exchanges(499, number))[0]
+        yield {
+            "augrc@.5": found[AUGRC_HALF].p_value,
+            "percentile bootstrap": _percentile_p(left, right, rng),
         }
 
 
@@ -105,9 +126,12 @@ def _percentile_p(left: Table, right: Table, rng: np.random.Generator) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--only", choices=["better", "null", "area"])
     asked = parser.parse_args()
-    for world in [*BETTER, *NULL]:
-        found = list(compared(world, asked.runs))
+    sets = {"area": [*AREA, BETTER[0], NULL[1]], "better": BETTER, "null": NULL}
+    for name, world in ((n, w) for n, ws in sets.items() if asked.only in (None, n) for w in ws):
+        drawn = areas_compared if name == "area" else compared
+        found = list(drawn(world, asked.runs))
         shares = {k: round(float(np.mean([f[k] <= ALPHA for f in found])), 3) for k in found[0]}
         print(world, shares, flush=True)
 

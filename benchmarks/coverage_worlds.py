@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,7 +207,13 @@ def listed_worlds() -> list[World]:
     return worlds
 
 
-Kind = Literal["listed", "other"]
+def few_patients_worlds() -> list[World]:
+    """Return worlds of six patients with fifty rows each."""
+    return [
+        World(f"6 × 50, ICC {icc}, {100 * error:g} % errors", equal(6, 50), error, icc)
+        for icc in (0.1, 0.2, 0.4)
+        for error in (0.2, 0.1, 0.05, 0.02)
+    ]
 
 
 def other_worlds() -> list[World]:

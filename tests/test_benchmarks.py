@@ -28,6 +28,7 @@ OPTIONS = {
     "coverage": ["--runs", "2", "--match", "nothing"],
     "monitor": ["--histories", "1"],
     "plan": ["--runs", "2", "--only", "nothing"],
+    "stop_when": ["--runs", "5", "--looks", "5"],
 }
 
 

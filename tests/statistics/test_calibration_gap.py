@@ -56,14 +56,17 @@ def error(right, confidence, index) -> float:
     return total / right.size
 
 
-def slow_inversion(data: BinnedAnswers, *, effect: float, n_draws: int, grid) -> list[float]:
-    """Draw every row of every bin for every candidate, and look where T₀ stops to surprise."""
+def slow_inversion(data: BinnedAnswers, *, correlation: float, n_draws: int, grid) -> list[float]:
+    """Draw every row for every candidate, and look where T₀ stops to surprise."""
     rng = np.random.default_rng(99)
     observed = error(data.right, data.confidence, data.bin)
     used = sorted(set(data.bin.tolist()))
     at = [data.bin == b for b in used]
     mean = [data.confidence[rows].mean() for rows in at]
     gap = [data.right[rows].mean() - c for rows, c in zip(at, mean, strict=True)]
+    shape = (data.right.size, n_draws)
+    shared = rng.random((data.unit.max() + 1, n_draws))[data.unit]
+    uniform = np.where(rng.random(shape) < math.sqrt(correlation), shared, rng.random(shape))
     share, value = [], []
     for t in grid:
         accuracy = [
@@ -71,29 +74,46 @@ def slow_inversion(data: BinnedAnswers, *, effect: float, n_draws: int, grid) ->
         ]
         redrawn = np.zeros(n_draws)
         for rows, c, a in zip(at, mean, accuracy, strict=True):
-            n = max(1, round(rows.sum() / effect))
-            hits = (rng.random((n, n_draws)) < a).mean(axis=0)
-            redrawn += rows.mean() * np.abs(hits - c)
+            redrawn += rows.mean() * np.abs((uniform[rows] < a).mean(axis=0) - c)
         same = np.isclose(redrawn, observed, rtol=0, atol=1e-12)
         share.append(np.mean((redrawn > observed) & ~same) + same.mean() / 2)
         value.append(sum(r.mean() * abs(a - c) for r, a, c in zip(at, accuracy, mean, strict=True)))
     return [float(np.interp(p, np.maximum.accumulate(share), value)) for p in (0.025, 0.5, 0.975)]
 
 
-@pytest.mark.parametrize(("n_patients", "n_rows"), [(120, 1), (40, 5)])
-def test_the_limits_are_those_of_drawing_every_bin_for_every_candidate(n_patients, n_rows):
+@pytest.mark.parametrize(
+    ("n_patients", "n_rows", "most_cells"), [(120, 1, 1000), (40, 5, 1000), (40, 5, 10)]
+)
+def test_the_limits_are_those_of_drawing_every_row_for_every_candidate(
+    n_patients, n_rows, most_cells, monkeypatch
+):
+    monkeypatch.setattr(calibrated_bins, "_MOST_CELLS", most_cells)
     data = sample(4, n_patients, n_rows, bias=0.25)
     errors = data.errors(prior_icc=0.5, level=0.95)
     found = calibration_gap_interval(data, options=BootstrapOptions(n_resamples=4000))
-    effect = errors.design_effect * errors.student_factor**2
-    slow = slow_inversion(data, effect=effect, n_draws=4000, grid=np.linspace(0, 0.6, 61))
-    assert found.interval.low == pytest.approx(slow[0], abs=0.02)
-    assert found.debiased == pytest.approx(slow[1], abs=0.015)
-    whole = share_interval(data.per_unit(data.right), data.per_unit())
+    slow = slow_inversion(
+        data, correlation=errors.correlation, n_draws=4000, grid=np.linspace(0, 0.6, 61)
+    )
+    assert found.interval.low == pytest.approx(slow[0], abs=0.015)
+    assert found.debiased == pytest.approx(slow[1], abs=0.01)
     mean = data.confidence.mean()
-    farthest = max(abs(whole.low - mean), abs(whole.high - mean))
-    assert found.interval.high == pytest.approx(max(slow[2], farthest), abs=0.02)
+    farthest = max(abs(1 - errors.quantile([0.025, 0.975]) - mean))
+    assert found.interval.high == pytest.approx(max(slow[2], farthest), abs=0.015)
     assert found.interval.method == "test_inversion"
+
+
+def test_six_patients_with_fifty_rows_and_few_errors_have_a_lower_limit():
+    """Six patients of 50 rows: no bin is worth only the one or two rows that 300/D leave it."""
+    rng = np.random.default_rng(1)
+    unit = np.repeat(np.arange(6), 50)
+    confidence = rng.choice(
+        [0.5, 0.6, 0.7, 0.8, 0.9, 1.0], 300, p=[0.05, 0.1, 0.15, 0.25, 0.3, 0.15]
+    )
+    right = np.ones(300, dtype=bool)
+    right[[3, 60, 130, 135]] = False
+    found = calibration_gap_interval(answers(confidence, right, unit=unit)).interval
+    assert found.low > 0.08
+    assert found.high < 0.25
 
 
 def test_rows_of_one_patient_count_for_fewer():
@@ -129,7 +149,8 @@ def test_a_confident_model_without_errors_may_be_as_wrong_as_accuracy_allows():
 def test_accuracy_and_mean_confidence_are_uncertain_apart():
     # Confidences 0.7 and 0.9, 20 each: se = √(40/39·Σ(c − 0.8)²)/40 = 0.1/√39.
     data = answers([0.7] * 20 + [0.9] * 20, [1] * 40)
-    whole = calibration_gap._error_of_the_whole(data, data.sums(), level=0.95, prior_icc=0.5)
+    errors = data.errors(prior_icc=0.5, level=0.95)
+    whole = calibration_gap._error_of_the_whole(data, errors, 0.95)
     spread = stats.t.ppf(0.975, 39) * 0.1 / math.sqrt(39)
     below = math.hypot(1 - 0.05 ** (1 / 40), spread)
     assert whole == pytest.approx(max(abs(0.2 - below), 0.2 + spread))
@@ -137,7 +158,8 @@ def test_accuracy_and_mean_confidence_are_uncertain_apart():
     data = answers([0.9] * 20 + [1.0] * 20, [0] * 6 + [1] * 34)
     accuracy = share_interval([0] * 6 + [1] * 34, [1] * 40)
     spread /= 2
-    whole = calibration_gap._error_of_the_whole(data, data.sums(), level=0.95, prior_icc=0.5)
+    errors = data.errors(prior_icc=0.5, level=0.95)
+    whole = calibration_gap._error_of_the_whole(data, errors, 0.95)
     assert whole == pytest.approx(0.1 + math.hypot(0.85 - accuracy.low, spread))
 
 
@@ -256,16 +278,21 @@ def test_bands_leave_about_one_bin_in_twenty_of_a_calibrated_model_outside(
     assert 0.02 <= np.mean(outside) <= 0.085  # 300 bins: 0.05 ± 0.025
 
 
-def test_an_empty_bin_has_no_band_and_many_patients_a_normal_one(monkeypatch):
+def test_an_empty_bin_has_no_band_and_that_of_independent_rows_is_binomial():
     data = answers([0.55] * 300 + [0.95] * 300, np.ones(600))
     low, high = consistency_band(data, options=BootstrapOptions(n_resamples=8000))
     assert np.isnan(low[[0, 1, 2, 3, 4, 6, 7, 8]]).all()
     exact = stats.binom(300, 0.55).ppf([0.025, 0.975]) / 300
     assert (low[5], high[5]) == pytest.approx(exact, abs=0.005)
-    monkeypatch.setattr(calibrated_bins, "_MOST_REDRAWN", 100)
-    smooth = consistency_band(data)
-    assert smooth[0][5] == pytest.approx(low[5], abs=0.004)
-    assert smooth[1][9] == pytest.approx(high[9], abs=0.004)
+
+
+def test_the_band_of_many_patients_is_a_normal_one(monkeypatch):
+    data = sample(3, 150, 4, correlation=0.5)
+    options = BootstrapOptions(n_resamples=8000)
+    exact = consistency_band(data, options=options)
+    monkeypatch.setattr(calibrated_bins, "_MOST_CELLS", 100)
+    for ends, smooth in zip(exact, consistency_band(data, options=options), strict=True):
+        assert smooth[5:9] == pytest.approx(ends[5:9], abs=0.012)
 
 
 def test_columns_must_fit():

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
 from benchmarks import clinical_coverage
-from benchmarks.coverage import Cell, by_product, cells, table
-from benchmarks.coverage_worlds import World, equal, figures, listed_worlds, other_worlds
+from benchmarks.coverage import BEGIN, END, Cell, by_product, cells, main, table
+from benchmarks.coverage_worlds import (
+    World,
+    equal,
+    few_patients_worlds,
+    figures,
+    listed_worlds,
+    other_worlds,
+)
 
 from krisis.statistics.intervals import Interval
 
@@ -26,7 +35,9 @@ def problems(found: list[Cell]) -> list[Cell]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", [*listed_worlds(), *other_worlds()], ids=lambda w: w.name)
+@pytest.mark.parametrize(
+    "world", [*listed_worlds(), *other_worlds(), *few_patients_worlds()], ids=lambda w: w.name
+)
 def test_every_interval_covers_exists_and_holds_its_value(world):
     found = cells(world, by_product, n_runs=N_RUNS)
     print(table(found))
@@ -76,3 +87,28 @@ def test_the_product_gives_an_interval_to_every_metric_of_a_simulated_run():
     found = cells(world, by_product, n_runs=5)
     assert {cell.metric for cell in found} >= {"accuracy", "ece", "aurc", "augrc", "brier"}
     assert all(cell.existence == 1 and cell.inside == 1 for cell in found)
+
+
+def test_the_tables_of_the_page_come_from_the_outputs(tmp_path, monkeypatch, capsys):
+    world, other = (one.name for one in listed_worlds()[:2])
+    cell = Cell(world, "ece", 0.1, 1000, 1000, 1.0, 0.905, 0.05, 0.045, 1.0, 0.2, 1.4, 9.0)
+    bare = replace(cell, world=other, metric="risk_at_80", coverage=0.95)
+    now, before, page = (tmp_path / name for name in ("now.json", "before.json", "page.md"))
+    now.write_text(json.dumps([asdict(cell), asdict(bare)]))
+    before.write_text(json.dumps([asdict(replace(one, width=0.4)) for one in (cell, bare)]))
+    page.write_text(f"Before.\n{BEGIN}\nold\n{END}\nAfter.\n")
+    given = ["--of", str(now), "--earlier", str(before), "--page", str(page)]
+    monkeypatch.setattr("sys.argv", ["coverage", *given])
+    main()
+    written = page.read_text()
+    assert written.startswith("Before.\n")
+    assert written.endswith("After.\n")
+    assert "old" not in written
+    assert capsys.readouterr().out.strip() in written
+    # The width is half the earlier one; that of a figure with another definition is not compared.
+    assert f"| {world} | – | – | – | – | 90.5 (1.4×, 0.50) | – | – | – |" in written
+    assert f"| {other} | – | – | – | – | – | – | – | 95.0 (1.4×) |" in written
+    # 90.5 % is below 92 % by 1.75 standard errors of 0.86 points.
+    assert "2 cells of 1,000 runs; in 0 of them" in written
+    assert "1 are below 92 %" in written
+    assert "two standard errors: none." in written

@@ -7,11 +7,19 @@ import math
 
 import numpy as np
 import pytest
+from benchmarks.stop_when import (
+    KINDS,
+    WIDTHS,
+    better_than,
+    limit_decisions,
+    null_decisions,
+    width_stops,
+)
 from scipy import integrate, stats
 from scipy.optimize import brentq
 from scipy.special import betaln, xlog1py, xlogy
 
-from krisis.statistics.sequential import LOG_DECISIVE, BetMixture, CoinMixture, RunningShare
+from krisis.statistics.sequential import BetMixture, CoinMixture, RunningShare
 from krisis.statistics.shares import share_interval
 
 
@@ -83,31 +91,6 @@ def test_the_side_is_that_of_the_larger_evidence() -> None:
     assert not bool(bets(0.2, -0.5).favours_more)
 
 
-def null_decisions(kind: str, *, n_runs: int, n_looks: int, seed: int = 0) -> float:
-    """Return the share of runs that decide although there is nothing to decide."""
-    generator = np.random.default_rng(seed)
-    test = {"pairs": CoinMixture(0.5), "limit": CoinMixture(0.85)}.get(kind) or BetMixture()
-    decided = np.zeros(n_runs, dtype=bool)
-    for _ in range(n_looks):
-        drawn = generator.random(n_runs)
-        if isinstance(test, CoinMixture):
-            of_pairs = kind == "pairs"
-            test.add(drawn < (0.1 if of_pairs else 0.85), drawn < 0.2 if of_pairs else 1)
-        else:  # four rows a patient, correlated by 0.4
-            common = generator.random((4, n_runs)) < math.sqrt(0.4)
-            rows = np.where(common, drawn, generator.random((4, n_runs)))
-            if kind == "clustered pairs":
-                difference = (rows < 0.1).astype(float) - ((rows >= 0.1) & (rows < 0.2))
-                test.add(difference.sum(axis=0) / 4)
-            else:
-                test.add(((rows < 0.85).mean(axis=0) - 0.85) / 0.85)
-        decided |= test.log_evidence >= LOG_DECISIVE
-    return float(decided.mean())
-
-
-KINDS = ["pairs", "limit", "clustered pairs", "clustered limit"]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_looking_at_every_record_hardly_ever_decides_without_a_difference(kind: str) -> None:
     assert 0 < null_decisions(kind, n_runs=500, n_looks=300) <= 0.05
@@ -123,28 +106,9 @@ def test_4000_null_runs_with_2000_looks_decide_in_at_most_5_percent(kind: str) -
 
 def test_a_wrong_side_is_decided_for_in_at_most_5_percent_wherever_the_truth_is() -> None:
     for truth in (0.82, 0.88):
-        generator, test = np.random.default_rng(1), CoinMixture(0.85)
-        wrong, done = np.zeros(800, bool), np.zeros(800, bool)
-        for _ in range(600):
-            test.add(generator.random(800) < truth, 1)
-            now = ~done & (test.log_evidence >= LOG_DECISIVE)
-            wrong |= now & (test.favours_more != (truth > 0.85))
-            done |= now
-        assert done.mean() > 0.1
-        assert wrong.mean() <= 0.05
-
-
-def with_rule(better: float, worse: float, n_records: int) -> tuple[float, float]:
-    """Return the mean number of calls and the power of `better than` over 4,000 runs."""
-    generator, test = np.random.default_rng(0), CoinMixture(0.5)
-    n_calls, is_better = np.full(4000, n_records), np.zeros(4000, bool)
-    for at in range(n_records):
-        drawn = generator.random(4000)
-        test.add(drawn < better, drawn < better + worse)
-        now = (n_calls == n_records) & (test.log_evidence >= LOG_DECISIVE)
-        n_calls[now] = at + 1
-        is_better |= now & test.favours_more
-    return float(n_calls.mean()), float(is_better.mean())
+        done, wrong = limit_decisions(truth, n_runs=800, n_looks=600)
+        assert done > 0.1
+        assert wrong <= 0.05
 
 
 def exact_power(n: int, better: float, worse: float) -> float:
@@ -168,7 +132,7 @@ def exact_power(n: int, better: float, worse: float) -> float:
 def test_the_table_of_savings_in_the_docs(
     better: float, worse: float, mean_calls: int, power: float, fixed: int
 ) -> None:
-    n_calls, found = with_rule(better, worse, 1000)
+    n_calls, found = better_than(better, worse)
     assert n_calls == pytest.approx(mean_calls, abs=0.6)
     assert found == pytest.approx(power, abs=0.001)
     target = min(found, 0.99)
@@ -219,30 +183,9 @@ def _mid_p(hits: float, rows: float) -> tuple[float, float]:
     )
 
 
-def width_runs(p: float, half: float, m: int, *, n_runs: int) -> tuple[float, float]:
-    """Return the mean number of patients at the stop and how often the interval covers."""
-    generator, running = np.random.default_rng(2), RunningShare(clustered=m > 1)
-    n_patients, covered = np.zeros(n_runs), np.zeros(n_runs, bool)
-    for at in range(1, 3000):
-        common = generator.random((m, n_runs)) < math.sqrt(0.4)
-        drawn = np.where(common, generator.random(n_runs), generator.random((m, n_runs)))
-        running.add((drawn < p).sum(axis=0), m)
-        if at < 30:
-            continue
-        low, high = running.limits()
-        now = (n_patients == 0) & ((high - low) / 2 <= half)
-        n_patients[now] = at
-        covered |= now & (low <= p) & (p <= high)
-        if n_patients.all():
-            break
-    return float(n_patients.mean()), float(covered.mean())
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("p", "half", "m"), [(0.9, 0.03, 1), (0.7, 0.05, 1), (0.9, 0.03, 4), (0.7, 0.05, 8)]
-)
+@pytest.mark.parametrize(("p", "half", "m"), WIDTHS)
 def test_the_interval_at_a_stop_by_width_covers(p: float, half: float, m: int) -> None:
-    n_patients, covered = width_runs(p, half, m, n_runs=1000)
+    n_patients, covered = width_stops(p, half, m, n_runs=1000)
     print(p, half, m, n_patients, covered)
     assert 0.93 <= covered <= 0.985

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import sparse, special
 
 from krisis.errors import InvalidValue
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -18,8 +18,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-# Beyond this many patients in a bin its hits are as good as normal.
-_MOST_REDRAWN = 500
+# Beyond this many cells of patients and bins their hits are as good as normal.
+_MOST_CELLS = 1000
 _N_REDRAWS = 1000
 
 
@@ -138,14 +138,36 @@ def _effective_number(answers: BinnedAnswers, bins: Bins, prior_icc: float) -> F
     correlation = residual_correlation(answers, prior_icc=prior_icc)
     if correlation == 0:
         return bins.number
-    n_bins = bins.number.size
-    cells = answers.unit * n_bins
-    cells += bins.place
-    cells.sort()
-    starts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
-    number = np.diff(starts, append=cells.size).astype(np.float64)
-    together = np.bincount(cells[starts] % n_bins, weights=number**2)
+    cells = PatientCells.of(answers, bins)
+    together = np.bincount(cells.place, weights=cells.number**2)
     return bins.number / (1 + (together / bins.number - 1) * correlation)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PatientCells:
+    """The rows that a patient has in a bin: patient, place of the bin and number of each."""
+
+    unit: IntArray
+    place: IntArray
+    number: FloatArray
+
+    @classmethod
+    def of(cls, answers: BinnedAnswers, bins: Bins) -> PatientCells:
+        """Count the rows, by bin and then by patient."""
+        n_units = int(answers.unit.max()) + 1
+        cells = bins.place * n_units
+        cells += answers.unit
+        cells.sort()
+        starts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
+        number = np.diff(starts, append=cells.size).astype(np.float64)
+        place, unit = np.divmod(cells[starts], n_units)
+        return cls(unit, place, number)
+
+    def pairs(self) -> FloatArray:
+        """Return Σ n_b·n_b' over patients (bins × bins): pairs of rows of one patient."""
+        rows = sparse.csr_array((self.number, (self.unit, self.place)))
+        counted: FloatArray = (rows.T @ rows).toarray()
+        return counted
 
 
 def residual_correlation(answers: BinnedAnswers, *, prior_icc: float = PRIOR_ICC) -> float:
@@ -185,6 +207,86 @@ def _pairs(answers: BinnedAnswers, values: FloatArray) -> float:
     return float(together @ together) - float(values @ values)
 
 
+def redrawn_shares(
+    answers: BinnedAnswers,
+    bins: Bins,
+    accuracy: FloatArray,
+    correlation: float,
+    *,
+    options: BootstrapOptions,
+) -> FloatArray:
+    """Return shares of hits (bins × candidates × draws) redrawn under candidate accuracies.
+
+    With probability √ρ a row takes the uniform of its patient in place of one of its own, and it is
+    right if that is below the accuracy of its bin: two rows of one patient share their uniform with
+    probability ρ. Every candidate has the same random numbers, so that neighbours differ little.
+    """
+    shares = np.zeros((*accuracy.shape, options.n_resamples))
+    own = np.broadcast_to(
+        bins.number.astype(np.int64)[:, None], (bins.number.size, options.n_resamples)
+    )
+    # Rounded, so that sums in another order of rows draw the same hits.
+    accuracy = np.round(accuracy, 12)
+    if correlation > 0:
+        cells = PatientCells.of(answers, bins)
+        if cells.number.size > _MOST_CELLS:
+            return _normal_shares(bins, accuracy, correlation, cells.pairs(), options)
+        shares, n_copied = _copied_hits(cells, accuracy, correlation, options)
+        own = own - n_copied
+    for k, a in enumerate(accuracy.T):
+        shares[:, k] += np.random.default_rng([options.seed, 3]).binomial(own, a[:, None])
+    shares /= bins.number[:, None, None]
+    return shares
+
+
+def _copied_hits(
+    cells: PatientCells, accuracy: FloatArray, correlation: float, options: BootstrapOptions
+) -> tuple[FloatArray, IntArray]:
+    """Return the hits (bins × candidates × draws) and the number of rows that copy a patient."""
+    generator = np.random.default_rng([options.seed, 2])
+    n_draws, n_steps = options.n_resamples, accuracy.shape[1] + 1
+    shared = generator.random((int(cells.unit.max()) + 1, n_draws))
+    rows = cells.number.astype(np.int64)[:, None]
+    copying = generator.binomial(rows, math.sqrt(correlation), (rows.size, n_draws))
+    hits = np.empty((*accuracy.shape, n_draws))
+    number = np.empty((accuracy.shape[0], n_draws), dtype=np.int64)
+    for b, limits in enumerate(accuracy):
+        here = cells.place == b
+        rising = limits if limits[-1] >= limits[0] else limits[::-1]
+        # A uniform is below all accuracies from the first that is above it.
+        first = np.searchsorted(rising, shared[cells.unit[here]], side="right")
+        first += np.arange(n_draws) * n_steps
+        added = np.bincount(first.ravel(), copying[here].ravel(), n_draws * n_steps)
+        below = np.cumsum(added.reshape(n_draws, n_steps), axis=1)[:, :-1].T
+        hits[b] = below if rising is limits else below[::-1]
+        number[b] = copying[here].sum(axis=0)
+    return hits, number
+
+
+def _normal_shares(
+    bins: Bins,
+    accuracy: FloatArray,
+    correlation: float,
+    pairs: FloatArray,
+    options: BootstrapOptions,
+) -> FloatArray:
+    """Return the same of many patients, whose hits are as good as normal.
+
+    Two rows that share a uniform are both right with probability min(a, a').
+    """
+    number = bins.number[:, None]
+    generator = np.random.default_rng([options.seed, 2])
+    normal = generator.standard_normal((number.size, options.n_resamples))
+    shares = np.empty((*accuracy.shape, options.n_resamples))
+    for k, a in enumerate(accuracy.T):
+        covariance = correlation * pairs * (np.minimum.outer(a, a) - np.outer(a, a))
+        covariance += np.diag((1 - correlation) * bins.number * a * (1 - a))
+        value, vector = np.linalg.eigh(covariance)
+        root = vector * np.sqrt(np.maximum(value, 0.0)) @ vector.T
+        shares[:, k] = np.clip(a[:, None] + root @ normal / number, 0.0, 1.0)
+    return shares
+
+
 def consistency_band(
     answers: BinnedAnswers,
     *,
@@ -209,34 +311,11 @@ def consistency_band(
     bins = answers.sums()
     filled = np.unique(answers.bin)
     correlation = residual_correlation(answers, prior_icc=prior_icc)
-    generator = np.random.default_rng([drawn.seed, 3])
     tail = (1 - check_level(drawn.level)) / 2
-    for place, number in enumerate(filled):
-        unit = answers.unit[bins.place == place]
-        accuracy = float(bins.confidence[place])
-        sizes = np.unique(unit, return_counts=True)[1]
-        ends = _bin_band(sizes, accuracy, correlation, (generator, drawn.n_resamples, tail))
-        low[number], high[number] = ends
+    shares = redrawn_shares(answers, bins, bins.confidence[:, None], correlation, options=drawn)
+    ends = [_mid_quantiles(share, tail) for share in shares[:, 0]]
+    low[filled], high[filled] = np.transpose(ends)
     return low, high
-
-
-def _bin_band(
-    sizes: IntArray,
-    accuracy: float,
-    correlation: float,
-    draw: tuple[np.random.Generator, int, float],
-) -> tuple[float, float]:
-    generator, n_draws, tail = draw
-    total = float(sizes.sum())
-    if sizes.size > _MOST_REDRAWN:
-        effect = 1 + (float(sizes @ sizes) / total - 1) * correlation
-        half = special.ndtri(1 - tail) * math.sqrt(accuracy * (1 - accuracy) * effect / total)
-        return max(0.0, accuracy - half), min(1.0, accuracy + half)
-    shape = (sizes.size, n_draws)
-    alike = generator.binomial(sizes[:, None], math.sqrt(correlation), shape)
-    hits = (generator.random(shape) < accuracy) * alike
-    hits += generator.binomial(sizes[:, None] - alike, accuracy)
-    return _mid_quantiles(hits.sum(axis=0) / total, tail)
 
 
 def _mid_quantiles(values: FloatArray, tail: float) -> tuple[float, float]:

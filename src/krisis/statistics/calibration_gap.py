@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, null_gap
+from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, null_gap, redrawn_shares
 from krisis.statistics.intervals import Interval
-from krisis.statistics.shares import PRIOR_ICC, ShareDistribution, share_interval
+from krisis.statistics.shares import PRIOR_ICC, ShareDistribution
 
 FloatArray = NDArray[np.float64]
 
@@ -48,11 +48,11 @@ def calibration_gap_interval(
     The observed error T₀ = Σ w_b |g_b|, with g_b the accuracy less the mean confidence c_b of bin
     b, is biased upwards by noise: resampling adds that noise once more, so that bootstrap
     percentiles do not cover. Instead, a candidate error t sets the accuracies of the bins to
-    a_b = c_b + t·g_b/T₀; under it the hits of a bin are binomial with n_b/D rows, D being the
-    design effect of the errors with Student's factor. The candidate is kept unless fewer than α/2
-    of the errors redrawn are beyond T₀ on one side. Noise thus comes from the candidate, also where
-    no error was seen. The candidate under which half of the redrawn errors exceed T₀ is median
-    unbiased.
+    a_b = c_b + t·g_b/T₀; under it the hits of a bin are binomial, rows of one patient being alike
+    as often as the design effect of the errors, with Student's factor, asks for. The candidate is
+    kept unless fewer than α/2 of the errors redrawn are beyond T₀ on one side. Noise thus comes
+    from the candidate, also where no error was seen. The candidate under which half of the redrawn
+    errors exceed T₀ is median unbiased.
 
     With the accuracies of the bins as they are, T₀ also varies with the confidences of the patients
     who were drawn: row i brings u_i = sign(g_b)(a_b − c_i), whose mean is T₀. Student's interval of
@@ -76,34 +76,43 @@ def calibration_gap_interval(
     low, debiased, high = 0.0, 0.0, 0.0
     if bins.gap.any():
         accuracy = _candidates(bins, errors)
-        sizes = _redrawn(bins, accuracy, errors, options=drawn)
+        redrawn = redrawn_shares(answers, bins, accuracy, errors.correlation, options=drawn)
+        sizes = mean_gap(share, redrawn - bins.confidence[:, None, None])
         error = mean_gap(share, accuracy - bins.confidence[:, None])
         tail = (1 - drawn.level) / 2
         low, debiased, high = _inverted(error, _share_beyond(sizes, observed), tail)
     # Which confidences the patients have is chance too, besides which answers are right.
-    spread = _confidence_noise(answers, bins, level=drawn.level)
+    spread = _confidence_noise(answers, bins, errors, drawn.level)
     low = observed - math.hypot(observed - min(low, observed), spread)
     high = observed + math.hypot(max(high, observed) - observed, spread)
-    whole = _error_of_the_whole(answers, bins, level=drawn.level, prior_icc=prior_icc)
+    whole = _error_of_the_whole(answers, errors, drawn.level)
     high = min(1.0, max(high, observed, whole))
     interval = Interval(max(low, 0.0), high, drawn.level, METHOD)
     return CalibrationGap(interval, debiased, null_gap(answers, prior_icc=prior_icc))
 
 
-def _confidence_noise(answers: BinnedAnswers, bins: Bins, *, level: float) -> float:
+def _confidence_noise(
+    answers: BinnedAnswers, bins: Bins, errors: ShareDistribution, level: float
+) -> float:
     """Return t·se of the mean of u by patient; 0 with one patient."""
     accuracy, sign = bins.hits / bins.number, np.sign(bins.gap)
     u = sign[bins.place] * (accuracy[bins.place] - answers.confidence)
-    return _half_width(answers, u - float(u.mean()), level=level)
+    return _half_width(answers, u - float(u.mean()), errors, level)
 
 
-def _half_width(answers: BinnedAnswers, deviation: FloatArray, *, level: float) -> float:
-    """Return t·√(C/(C−1) Σ s²)/n, s being the sums of deviations from a mean by patient."""
-    sums = answers.per_unit(deviation)
-    n_patients = int(np.count_nonzero(answers.per_unit()))
+def _half_width(
+    answers: BinnedAnswers, deviation: FloatArray, errors: ShareDistribution, level: float
+) -> float:
+    """Return t·√(C/(C−1) Σ s²)/n, s being the sums of deviations from a mean by patient.
+
+    Where patients have several rows, t is that of the share of errors.
+    """
+    sums, n_patients = answers.per_unit(deviation), errors.n_patients
     if n_patients < 2:
         return 0.0
     student = float(special.stdtrit(n_patients - 1, 0.5 + level / 2))
+    if errors.mean_patient_rows > 1:
+        student = errors.student_factor * float(special.ndtri(0.5 + level / 2))
     variance = n_patients / (n_patients - 1) * float(sums @ sums)
     return student * math.sqrt(variance) / deviation.size
 
@@ -131,32 +140,6 @@ def _candidates(bins: Bins, errors: ShareDistribution) -> FloatArray:
     return kept
 
 
-def _redrawn(
-    bins: Bins,
-    accuracy: FloatArray,
-    errors: ShareDistribution,
-    *,
-    options: BootstrapOptions,
-) -> FloatArray:
-    """Return the errors (candidates × draws) of binomial hits under every candidate.
-
-    A bin is worth n_b/(Dτ²) rows, rounded by lot to a whole number. Every candidate has the same
-    stream of random numbers, so that the share beyond T₀ hardly jumps between neighbours.
-    """
-    share = bins.number / bins.n_answers
-    worth = bins.number * errors.effective_rows / errors.n_rows
-    shape = (worth.size, options.n_resamples)
-    lot = np.random.default_rng([options.seed, 2]).random(shape)
-    rows = np.maximum(np.floor(worth[:, None] + lot), 1.0).astype(np.int64)
-    sizes = np.empty((accuracy.shape[1], options.n_resamples))
-    # Rounded, so that sums in another order of rows draw the same hits.
-    for k, a in enumerate(np.round(accuracy.T, 12)):
-        generator = np.random.default_rng([options.seed, 3])
-        hits = generator.binomial(rows, a[:, None])
-        sizes[k] = mean_gap(share, hits / rows - bins.confidence[:, None])
-    return sizes
-
-
 def _share_beyond(redrawn: FloatArray, observed: float) -> FloatArray:
     """Return, per candidate, the share of redrawn errors above the observed one, ties by half."""
     same = np.abs(redrawn - observed) <= 1e-12
@@ -180,20 +163,16 @@ def _inverted(error: FloatArray, beyond: FloatArray, tail: float) -> tuple[float
     return reaching(tail), reaching(0.5), reaching(1 - tail)
 
 
-def _error_of_the_whole(
-    answers: BinnedAnswers, bins: Bins, *, level: float, prior_icc: float
-) -> float:
+def _error_of_the_whole(answers: BinnedAnswers, errors: ShareDistribution, level: float) -> float:
     """Return how far accuracy may be from the mean confidence, both being uncertain.
 
     The distances of the limits of accuracy and of the mean confidence are squared and added
     (Zou and Donner 2008), as if the two had nothing to do with each other.
     """
-    rows = answers.per_unit()
-    right = answers.per_unit(answers.right.astype(np.float64))
-    accuracy = share_interval(right, rows, level=level, prior_icc=prior_icc)
     mean = float(answers.confidence.mean())
-    spread = _half_width(answers, answers.confidence - mean, level=level)
-    gap = float(right.sum()) / bins.n_answers - mean
-    below = math.hypot(mean + gap - accuracy.low, spread)
-    above = math.hypot(accuracy.high - mean - gap, spread)
+    spread = _half_width(answers, answers.confidence - mean, errors, level)
+    fewest, most = errors.quantile([(1 - level) / 2, (1 + level) / 2]).tolist()
+    gap = 1 - errors.share - mean
+    below = math.hypot(most - errors.share, spread)
+    above = math.hypot(errors.share - fewest, spread)
     return max(abs(gap - below), abs(gap + above))
