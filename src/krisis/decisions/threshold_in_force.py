@@ -14,9 +14,9 @@ import numpy as np
 from krisis.decisions.certify import Certificate
 from krisis.decisions.run_sample import ScoreOptions, groups_of, sample_of, too_many_missing
 from krisis.decisions.sample import (
-    Certified,
     Method,
     Sample,
+    ThresholdSearch,
     check_bounds,
     find_threshold,
     ratio_interval,
@@ -57,15 +57,19 @@ class ThresholdInForce:
     certified: bool = False
     lowest_risk: float = math.nan
     n_lowest: int = 0
-    no_size_helps: bool = False
     reason: str = ""
-    search: Certified | None = None
+    search: ThresholdSearch | None = None
     sample: Sample | None = None
 
     def coverage(self) -> Interval:
         """Return the interval of the share of cases that are answered, valid for any number."""
         assert self.sample is not None
         return ratio_interval(self.sample, self.answered, np.ones(self.sample.n_rows, np.bool_))
+
+    @property
+    def no_size_helps(self) -> bool:
+        """Tell whether every threshold is shown to exceed the bound."""
+        return self.search is not None and self.search.no_size_helps
 
     @property
     def n_left(self) -> int:
@@ -132,21 +136,17 @@ def threshold_of_sample(
             search=found,
             sample=sample,
         )
-    curve = found.tested.curve
-    tested = [test.candidate for test in found.search.tests]
-    best = min(tested, key=curve.risk) if tested else found.best(bound.risk)
+    best = found.best if found.lowest is None else found.lowest
     if best is None:
         none = "no answer has a confidence"
         return ThresholdInForce(bound=bound, answered=own, reason=none, search=found)
-    accepted = sample.accepts(float(curve.threshold[best]))
-    helps_not = method != "crc" and found.no_size_helps(bound.risk, bound.delta)
+    accepted = sample.accepts(float(found.tested.candidates.threshold[best]))
     return ThresholdInForce(
         bound=bound,
         answered=own,
         lowest_risk=float(sample.loss[accepted].mean()),
         n_lowest=int(accepted.sum()),
-        no_size_helps=helps_not,
-        reason="" if helps_not else "too few cases to tell",
+        reason="" if found.no_size_helps else "too few cases to tell",
         search=found,
     )
 
