@@ -11,7 +11,14 @@ import numpy as np
 
 from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER, CostTable
-from krisis.decisions.population import Population, Prevalence, Quantity, answers_of, positive_of
+from krisis.decisions.population import (
+    Key,
+    Population,
+    Prevalence,
+    Quantity,
+    answers_of,
+    positive_of,
+)
 from krisis.decisions.run_sample import ScoreOptions, shared_rows
 from krisis.decisions.sample import Candidates, accepts
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
@@ -401,16 +408,20 @@ class _Asked:
     threshold: float | None = None
 
 
-@dataclass(frozen=True, eq=False)
 class _Rows:
     """The rows of a run with what answering and deferring them costs."""
 
-    run: RunItems
-    options: DecideOptions
-    population: Population
-    score: FloatArray
-    answering: FloatArray
-    deferring: FloatArray
+    def __init__(self, run: RunItems, options: DecideOptions) -> None:
+        self.run, self.options = run, options
+        self.population = Population.of(run, options.prevalence)
+        self.answering = options.costs.answer_costs(run)
+        self.deferring = options.costs.deferral_costs(run)
+        # What answering a row costs beyond deferring it, times its weight.
+        self.extra = self.population.weights * (self.answering - self.deferring)
+        self.always = [
+            self.asked("always answer", "always", run.predicted),
+            self.asked("always defer", "always", np.zeros_like(run.predicted)),
+        ]
 
     def asked(
         self, name: str, kind: Kind, accepted: BoolArray, threshold: float | None = None
@@ -429,6 +440,11 @@ class _Rows:
             ends += [min(priced), max(priced) + table.needless_deferral]
         return min(ends, default=0.0), max(ends, default=0.0)
 
+    def intervals(self, quantities: Mapping[Key, Quantity]) -> dict[Key, Interval]:
+        """Return the intervals of some means, all from one draw of patients."""
+        seed, level = self.options.score.seed, self.options.level
+        return self.population.intervals(quantities, BootstrapOptions(seed=seed, level=level))
+
 
 def decide_run(
     run: RunItems, options: DecideOptions, *, baselines: Mapping[str, RunItems] | None = None
@@ -439,16 +455,31 @@ def decide_run(
     options.score.refuse_missing(run)
     options.score.refuse_seen(run, "makes its costs look too low")
     score, missing = options.score.scores_if_any(run)
-    population = Population.of(run, options.prevalence)
-    answering, deferring = options.costs.answer_costs(run), options.costs.deferral_costs(run)
-    rows = _Rows(run, options, population, score, answering, deferring)
-    chow = chow_rule(run, options.costs, score, population)
-    extra = population.weights * (answering - deferring)
-    best = best_threshold(score, extra)
+    rows = _Rows(run, options)
+    chow = chow_rule(run, options.costs, score, rows.population)
+    best = best_threshold(score, rows.extra)
     in_force = threshold_of_run(
         run, options.bound, score=options.score, certificate=options.certificate
     )
-    asked = [*_rules(rows, in_force, chow, best, extra), *_along_coverage(rows)]
+    asked = list(rows.always)
+    if in_force.certified:
+        name, threshold = "certified threshold", in_force.threshold
+        asked.append(rows.asked(name, "certified", in_force.answered, threshold))
+    if not chow.reason:
+        asked.append(rows.asked("Chow's rule", "chow", chow.accepted))
+    patients = run.table.patients
+    if patients.n > 1:
+        n_folds, seed = options.n_folds, options.score.seed
+        fitted = cross_fitted(score, rows.extra, patients.code, n_folds=n_folds, seed=seed)
+        asked.append(rows.asked("best threshold, cross-fitted", "cross-fitted", fitted, best))
+    given = options.answer_from
+    if given is not None:
+        name = f"answer from {given:g}"
+        asked.append(rows.asked(name, "given", accepts(score, given), given))
+    asked += [
+        rows.asked("", "curve", accepts(score, threshold), threshold)
+        for threshold in _along_coverage(score)
+    ]
     asked += [_baseline(rows, name, other) for name, other in (baselines or {}).items()]
     priced = _priced(rows, asked)
     if chow.reason:
@@ -457,7 +488,7 @@ def decide_run(
     return Decision(
         run=run,
         options=options,
-        population=population,
+        population=rows.population,
         in_force=in_force,
         n_scored=int(np.count_nonzero(~np.isnan(score))),
         policies=[policy for policy in priced if policy.kind != "curve"],
@@ -473,52 +504,16 @@ def price_answers(
     run: RunItems, options: DecideOptions, answered: Mapping[str, BoolArray]
 ) -> list[Policy]:
     """Price always answering, always deferring and answering some rows, as `decide_run` does."""
-    population = Population.of(run, options.prevalence)
-    answering, deferring = options.costs.answer_costs(run), options.costs.deferral_costs(run)
-    no_score = np.full(run.n_items, math.nan)
-    rows = _Rows(run, options, population, no_score, answering, deferring)
-    asked = [
-        rows.asked("always answer", "always", run.predicted),
-        rows.asked("always defer", "always", np.zeros_like(run.predicted)),
-    ]
-    asked += [rows.asked(name, "given", kept) for name, kept in answered.items()]
-    return _priced(rows, asked)
+    rows = _Rows(run, options)
+    given = [rows.asked(name, "given", kept) for name, kept in answered.items()]
+    return _priced(rows, [*rows.always, *given])
 
 
-def _rules(
-    rows: _Rows,
-    in_force: ThresholdInForce,
-    chow: ChowRule,
-    best: float | None,
-    extra: FloatArray,
-) -> list[_Asked]:
-    answered, patients = rows.run.predicted, rows.run.table.patients
-    found = [
-        rows.asked("always answer", "always", answered),
-        rows.asked("always defer", "always", np.zeros_like(answered)),
-    ]
-    if in_force.certified:
-        name, threshold = "certified threshold", in_force.threshold
-        found.append(rows.asked(name, "certified", in_force.answered, threshold))
-    if not chow.reason:
-        found.append(rows.asked("Chow's rule", "chow", chow.accepted))
-    if patients.n > 1:
-        n_folds, seed = rows.options.n_folds, rows.options.score.seed
-        fitted = cross_fitted(rows.score, extra, patients.code, n_folds=n_folds, seed=seed)
-        found.append(rows.asked("best threshold, cross-fitted", "cross-fitted", fitted, best))
-    given = rows.options.answer_from
-    if given is not None:
-        name = f"answer from {given:g}"
-        found.append(rows.asked(name, "given", accepts(rows.score, given), given))
-    return found
-
-
-def _along_coverage(rows: _Rows) -> list[_Asked]:
+def _along_coverage(score: FloatArray) -> list[float | None]:
     """Return up to 50 thresholds that divide the scored rows evenly, from strict to lax."""
-    ranked = -np.sort(-rows.score[~np.isnan(rows.score)])
+    ranked = -np.sort(-score[~np.isnan(score)])
     picked = np.linspace(0, ranked.size - 1, min(ranked.size, _MOST_POINTS)).astype(np.int64)
-    thresholds = [None, *dict.fromkeys(ranked[picked].tolist())]
-    return [rows.asked("", "curve", accepts(rows.score, t), t) for t in thresholds]
+    return [None, *dict.fromkeys(ranked[picked].tolist())]
 
 
 def _baseline(rows: _Rows, name: str, other: RunItems) -> _Asked:
@@ -545,45 +540,36 @@ def _priced(rows: _Rows, asked: Sequence[_Asked]) -> list[Policy]:
             if one.kind != "baseline":
                 found = team_quantities(rows.run, one.answers == 1, errors)
                 quantities |= {(index, name): quantity for name, quantity in found.items()}
-    intervals = _intervals(rows, quantities)
-    policies = []
+    intervals = rows.intervals(quantities)
+    population, policies = rows.population, []
     for index, one in enumerate(asked):
         shown = None
         if team is not None and one.kind != "baseline":
             means = {
-                name: (rows.population.mean(quantity.values), intervals[i, name])
+                name: (population.mean(quantity.values), intervals[i, name])
                 for (i, name), quantity in quantities.items()
                 if i == index and name != "cost"
             }
-            shown = workload(means, 1 - rows.population.mean(one.answers))
-        policies.append(_policy(rows, one, intervals[index, "cost"], shown))
+            shown = workload(means, 1 - population.mean(one.answers))
+        known = ~np.isnan(one.costs)
+        weights, cost = population.weights[known], population.mean(one.costs)
+        policies.append(
+            Policy(
+                name=one.name,
+                kind=one.kind,
+                threshold=one.threshold,
+                coverage=population.mean(one.answers),
+                n_answered=int(np.nansum(one.answers)),
+                n_rows=int(known.sum()),
+                effective_rows=float(weights.sum() ** 2 / np.square(weights).sum()),
+                cost=PER * cost,
+                low=PER * intervals[index, "cost"].low,
+                high=PER * intervals[index, "cost"].high,
+                reason="one of the true answers has no row here" if math.isnan(cost) else "",
+                workload=shown,
+            )
+        )
     return policies
-
-
-def _intervals(
-    rows: _Rows, quantities: Mapping[tuple[int, str], Quantity]
-) -> dict[tuple[int, str], Interval]:
-    seed, level = rows.options.score.seed, rows.options.level
-    return rows.population.intervals(quantities, BootstrapOptions(seed=seed, level=level))
-
-
-def _policy(rows: _Rows, one: _Asked, interval: Interval, shown: Workload | None) -> Policy:
-    known = ~np.isnan(one.costs)
-    weights, cost = rows.population.weights[known], rows.population.mean(one.costs)
-    return Policy(
-        name=one.name,
-        kind=one.kind,
-        threshold=one.threshold,
-        coverage=rows.population.mean(one.answers),
-        n_answered=int(np.nansum(one.answers)),
-        n_rows=int(known.sum()),
-        effective_rows=float(weights.sum() ** 2 / np.square(weights).sum()),
-        cost=PER * cost,
-        low=PER * interval.low,
-        high=PER * interval.high,
-        reason="one of the true answers has no row here" if math.isnan(cost) else "",
-        workload=shown,
-    )
 
 
 def _savings(rows: _Rows, asked: Sequence[_Asked]) -> list[Saving]:
@@ -597,19 +583,19 @@ def _savings(rows: _Rows, asked: Sequence[_Asked]) -> list[Saving]:
     if fitted is None:
         return []
     quantities = {}
-    for index, other in enumerate(others):
+    for other in others:
         (low, high), (least, most) = rows.bounds(fitted.answers), rows.bounds(other.answers)
         saved = Quantity(other.costs - fitted.costs, least - high, most - low)
-        quantities[index, "saved"] = saved
-    intervals = _intervals(rows, quantities)
+        quantities[other.name] = saved
+    intervals = rows.intervals(quantities)
     return [
         Saving(
             policy=fitted.name,
             against=other.name,
             n_rows=int(np.count_nonzero(~np.isnan(other.costs))),
-            saved=PER * rows.population.mean(quantities[index, "saved"].values),
-            low=PER * intervals[index, "saved"].low,
-            high=PER * intervals[index, "saved"].high,
+            saved=PER * rows.population.mean(quantities[other.name].values),
+            low=PER * intervals[other.name].low,
+            high=PER * intervals[other.name].high,
         )
-        for index, other in enumerate(others)
+        for other in others
     ]
