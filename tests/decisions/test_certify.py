@@ -22,7 +22,12 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.confidence.calibrators import fit_calibrator
 from krisis.data.patient_record import PatientRecord, Records
-from krisis.decisions.certify import CertifyOptions, certificate_from, certify_run, similar_patients
+from krisis.decisions.certify import (
+    CertifyOptions,
+    certificate_from,
+    certify_run,
+    similar_patients,
+)
 from krisis.decisions.costs import costs_from
 from krisis.decisions.plan import Study, certificate_power, plan_certificate
 from krisis.decisions.run_sample import ScoreOptions, drawing_seed
@@ -542,6 +547,60 @@ def test_the_size_named_gives_a_certificate_as_often_as_it_says(n: int) -> None:
         again = simulated(*world.draw(generator, (size, 1), 0.0), number)
         certified += find_threshold(again, "fixed-sequence", RISK, DELTA).threshold is not None
     assert certified / len(sizes) >= 0.8
+
+
+@pytest.mark.parametrize(("true", "verdict"), [(0.05, "held"), (0.2, "broken")])
+def test_the_patients_named_by_a_check_that_cannot_tell_tell(true: float, verdict: str) -> None:
+    """Of checks that cannot tell, new ones with as many patients as named tell in 80 % or more."""
+    generator, promise = np.random.default_rng(7), Promise(0.5, 0.1)
+
+    def drawn(n: int) -> Sample:
+        # A fifth of the patients are below the threshold, and always wrong.
+        score, wrong = generator.random(n) + 0.375, generator.random(n) < true
+        return sample((wrong | (score < 0.5)).astype(float), score.tolist())
+
+    checked = [drawn(80) for _ in range(40)]
+    found = [promise.n_to_tell(one) for one in checked if promise.judged(one)[0] == "cannot tell"]
+    sizes = [n for n in found if n is not None]
+    assert len(sizes) >= 8
+    assert min(sizes) > 80
+    assert np.median(sizes) < 2000
+    told = [promise.judged(drawn(n))[0] for n in sizes]
+    assert told.count(verdict) / len(told) >= 0.8
+
+
+def test_the_patients_that_would_tell_are_those_of_the_test_at_half_the_level() -> None:
+    # 60 of 80 are accepted: 3 of them wrong against 0.1, and 12 wrong, or 48 right against 0.9.
+    for wrong, right_side in ((3, False), (12, True)):
+        losses = np.array([1] * wrong + [0] * (60 - wrong) + [1] * 20, dtype=float)
+        rows = sample(losses.tolist(), [0.9] * 60 + [0.1] * 20)
+        errors, risk = (60 - wrong, 0.9) if right_side else (wrong, 0.1)
+        needed = assured_rows(errors, 60, risk=risk, level=0.025) * 80 / 60
+        expected = None if math.isnan(needed) else math.ceil(needed)
+        assert Promise(0.5, 0.1).n_to_tell(rows) == expected
+
+
+def test_one_row_of_every_patient_names_patients_not_rows() -> None:
+    # Rows 1 to 4 of half of the patients and row 1 of the others: a row drawn meets 5/8 of them.
+    patient = np.repeat(np.arange(20), np.where(np.arange(20) % 2, 4, 1))
+    rows = Sample(np.ones(50), np.zeros(50), patient, 20, most_rows=4)
+    promise = Promise(0.5, 0.2)
+    tested = promise.tested(rows)
+    assert tested.n_rows == tested.n_patients < 20
+    needed = assured_rows(0, tested.n_rows, risk=0.2, level=0.025)
+    assert promise.n_to_tell(rows) == math.ceil(needed * 20 / tested.n_patients) > 20
+
+
+def test_a_check_that_cannot_tell_names_a_number_and_one_that_tells_none(tmp_path: Path) -> None:
+    certificate = certify_run(items(tmp_path, wrong=0.06), CertifyOptions(risk=0.15))
+    assert verify_run(certificate, items(tmp_path, name="long", wrong=0)).parts[0].n_to_tell is None
+    found = verify_run(certificate, items(tmp_path, name="short", n=30, wrong=0.06))
+    assert found.verdict == "cannot tell"
+    (part,) = found.parts
+    assert part.n_to_tell is not None
+    assert part.n_to_tell > part.n_patients
+    assert f"about {part.n_to_tell:,} similar patients" in str(found)
+    assert found.to_json()["parts"][0]["n_to_tell"] == part.n_to_tell
 
 
 @pytest.mark.parametrize(("expected", "n"), [(0.0, 60), (0.02, 400), (0.02, 900), (0.04, 1500)])

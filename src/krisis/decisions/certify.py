@@ -348,7 +348,7 @@ def similar_patients(sample: Sample, found: ThresholdSearch) -> float:
 def patients_to_show(
     sample: Sample, losses: FloatArray, kept: BoolArray, *, risk: float, level: float
 ) -> float:
-    """Return how many similar patients show, in 80 % of studies, on which side of a bound they are.
+    """Return how many patients like these show, in 80 % of studies, that a risk is below a bound.
 
     Only ``kept`` rows are counted: where they are a fifth of all, five times as many patients are
     needed. Rows of one patient are worth fewer by their design effect. NaN where it is not known.
@@ -361,8 +361,6 @@ def patients_to_show(
         sizes = np.bincount(code, minlength=sample.n_patients)
         icc = intraclass_correlation(losses[kept], code) if sizes.max() > 1 else 0.0
         effect = Patients(1.0, icc, tuple(sizes.tolist())).design_effect
-    if lost >= risk * n_kept:  # that a risk is too high is shown of the right answers
-        lost, risk = n_kept - lost, 1 - risk
     needed = assured_rows(
         lost / effect, n_kept / effect, risk=risk, level=level, power=PLANNED_POWER
     )

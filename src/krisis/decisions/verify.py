@@ -69,14 +69,32 @@ class Promise:
 
         Held where the interval lies below the bound, broken where it lies above.
         """
-        if not self.whole and sample.clustered and sample.few_patients(self.risk, self.delta):
-            sample = sample.one_row_each()
-        interval = ratio_interval(*self.losses(sample), level=level)
+        interval = ratio_interval(*self.losses(self.tested(sample)), level=level)
         if interval.defined and interval.high <= self.risk:
             return "held", interval
         if interval.defined and interval.low > self.risk:
             return "broken", interval
         return "cannot tell", interval
+
+    def tested(self, sample: Sample) -> Sample:
+        """Return the rows that are tested: one per patient where there are few of several rows."""
+        few = sample.clustered and sample.few_patients(self.risk, self.delta)
+        return sample.one_row_each() if few and not self.whole else sample
+
+    def n_to_tell(self, sample: Sample, *, level: float = _LEVEL) -> int | None:
+        """Return how many patients like these would decide in 80 % of studies; None if unknown.
+
+        A risk seen below the bound would be shown to hold, one above it to be broken: that is the
+        share of right answers below its own bound.
+        """
+        tested = self.tested(sample)
+        people, lost, among = self.losses(tested)
+        risk = self.risk
+        if among.any() and lost[among].mean() > risk:
+            lost, risk = 1 - lost, 1 - risk
+        n = patients_to_show(people, lost, among, risk=risk, level=(1 - level) / 2)
+        n *= sample.n_patients / max(1, tested.n_patients)  # some had no row at the place drawn
+        return math.ceil(n) if n > sample.n_patients else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,12 +254,8 @@ def refuse_calibration_patients(certificate: Certificate, run: RunItems, sample:
 def _judged(certificate: Certificate, part: Threshold, sample: Sample, level: float) -> PartVerdict:
     promise = Promise.of(certificate, part)
     accepted = sample.accepts(promise.threshold)
-    people, lost, among = promise.losses(sample)
+    _, lost, among = promise.losses(sample)
     verdict, risk = promise.judged(sample, level=level)
-    n_to_tell = math.nan
-    if verdict == "cannot tell":
-        tail = (1 - level) / 2
-        n_to_tell = patients_to_show(people, lost, among, risk=promise.risk, level=tail)
     return PartVerdict(
         group=part.group,
         threshold=promise.threshold,
@@ -256,7 +270,7 @@ def _judged(certificate: Certificate, part: Threshold, sample: Sample, level: fl
         coverage_interval=ratio_interval(
             sample, accepted, np.ones(sample.n_rows, dtype=np.bool_), level=level
         ),
-        n_to_tell=None if math.isnan(n_to_tell) else int(n_to_tell),
+        n_to_tell=promise.n_to_tell(sample, level=level) if verdict == "cannot tell" else None,
     )
 
 
