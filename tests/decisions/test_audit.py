@@ -100,6 +100,19 @@ def test_a_group_that_fares_worse_is_flagged_and_no_other(tmp_path: Path) -> Non
     assert dumps(audit_groups(run, QUICK).to_json()) == dumps(audit.to_json())
 
 
+def test_more_groups_widen_the_gaps_and_lower_the_power(tmp_path: Path) -> None:
+    rows = rows_of(
+        400, lambda i, rng: {"metadata": {"site": "ab"[i // 10 % 2], "day": "abcdef"[i // 10 % 6]}}
+    )
+    run = read_items(saved(tmp_path, rows))
+    alone, among = (audit_groups(run, replace(QUICK, by=by)) for by in (["site"], ["site", "day"]))
+    assert len(among.groups) > len(alone.groups)
+    one, other = group_of(alone, "site_a"), group_of(among, "site_a")
+    widths = [g.measures["risk"].gap_high - g.measures["risk"].gap_low for g in (one, other)]
+    assert widths[0] < widths[1]
+    assert one.power_doubled > other.power_doubled
+
+
 def surer_when_wrong(i: int, rng: Draw) -> dict[str, Any]:
     at_a = i // 10 % 6 == 0
     return {"confidence": 1.0} if at_a and i % 10 == 0 else {}

@@ -39,6 +39,7 @@ from krisis.decisions.sample import (
     find_threshold,
     fixed_sequence,
     laxest_passed,
+    ratio_interval,
     sgr,
 )
 from krisis.decisions.verify import (
@@ -501,6 +502,14 @@ def test_scores_of_other_patients_are_told_apart() -> None:
     assert (
         same_scores_p([0.8] * 400, [0.8] * 400, 1) == 1
     )  # sums of 1/400 are not 0 but for rounding
+
+
+def test_the_limits_of_a_risk_mirror_those_of_its_complement() -> None:
+    rows = sample([1, 0, 0, 0] * 10 + [0] * 80, size=4)
+    wrong, everyone = rows.loss == 1, np.ones(rows.n_rows, dtype=np.bool_)
+    risk, right = (ratio_interval(rows, hits, everyone) for hits in (wrong, ~wrong))
+    assert (risk.low, risk.high) == pytest.approx((1 - right.high, 1 - right.low))
+    assert risk.low < 10 / 120 < risk.high < 0.5
 
 
 def test_crc_is_verified_on_the_means_of_patients() -> None:

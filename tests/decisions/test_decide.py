@@ -225,6 +225,17 @@ def test_another_prevalence_reweights_the_classes_and_says_what_the_rows_are_wor
     assert same.population.effective_rows == pytest.approx(5)
 
 
+def test_an_interval_at_another_prevalence_is_that_of_fewer_patients() -> None:
+    rows = [EvaluationResult(i % 2, i // 2 % 2, confidence=0.9) for i in range(40)]
+    moved = Population.of(items(rows), Prevalence.from_text("0.02"))
+    costs = {"cost": Quantity((np.arange(40) % 3 == 0).astype(float))}
+    wide, narrow = (
+        one.intervals(costs, BootstrapOptions())["cost"]
+        for one in (moved, replace(moved, names=()))
+    )
+    assert wide.high - wide.low > narrow.high - narrow.low
+
+
 def test_the_shares_are_listed_by_name_in_the_order_of_the_task() -> None:
     decision = decided(prevalence=Prevalence.from_text("0.1"))
     assert decision.population.names[0] == "1"  # the answer of the first patient

@@ -19,6 +19,10 @@ FLAGS: dict[str, tuple[str, str]] = {
         "",
         "Comma-separated metadata columns with further labels; `truth` is the run's own.",
     ),
+    "--alpha": (
+        "SHARE",
+        "Two-sided error of the test, or 1 minus the level of the interval; default 0.05.",
+    ),
     "--answers": ("ANSWERS", "All answers, as 0=no,1=yes; a right answer must be one."),
     "--area-coverage": ("SHARE", "Report the areas up to this coverage too."),
     "--as": ("FORMAT", "What the files are: inspect, lm-eval, csv, jsonl or parquet."),

@@ -24,6 +24,7 @@ from krisis.decisions.run_sample import (
     suite_rows,
 )
 from krisis.decisions.sample import (
+    DEFAULT_DELTA,
     FIRST_SHARE,
     METHODS,
     Method,
@@ -67,14 +68,7 @@ class Identity(_Part):
     @classmethod
     def of(cls, run: RunItems) -> Identity:
         """Take it from where a run comes from."""
-        source = run.source
-        return cls(
-            suite=source.suite,
-            task=source.task,
-            features=source.features,
-            mode=source.mode or "",
-            model=source.model,
-        )
+        return cls(**{name: getattr(run.source, name) or "" for name in cls.model_fields})
 
 
 class TestedThreshold(_Part):
@@ -208,7 +202,7 @@ class CertifyOptions:
     @property
     def chance(self) -> float:
         """The delta: 0.1 unless another is given."""
-        return 0.1 if self.delta is None else self.delta
+        return DEFAULT_DELTA if self.delta is None else self.delta
 
 
 def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
@@ -216,7 +210,7 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
     options.score.refuse_missing(run)
     _check_score(run, options)
     sample = sample_of(run, options.score)
-    groups = groups_of(run, options.by) if options.by else {"": np.ones(run.n_items, np.bool_)}
+    groups = groups_of(run, options.by)
     delta = options.chance / len(groups)
     parts = [
         _threshold(run, sample.part(rows), options, group=name, delta=delta)

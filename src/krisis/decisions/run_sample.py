@@ -190,7 +190,10 @@ def suite_rows(run: RunItems) -> int | None:
 
 
 def groups_of(run: RunItems, columns: Sequence[str]) -> dict[str, BoolArray]:
-    """Return the rows of every combination of the groups of some columns that has rows."""
+    """Return the rows of every combination of the groups of some columns that has rows.
+
+    Without columns all rows are one group, which has no name.
+    """
     table = run.table
     known = group_columns(run)
     for column in columns:

@@ -178,6 +178,8 @@ def crc(loss_sums: FloatArray, n_population: int, risk: float) -> int | None:
     return int(within[-1]) if within.size else None
 
 
+# The risk that answered cases may have, and the chance of certifying it wrongly, unless given.
+DEFAULT_RISK, DEFAULT_DELTA = 0.05, 0.1
 Method = Literal["fixed-sequence", "sgr", "crc"]
 METHODS: tuple[Method, ...] = ("fixed-sequence", "sgr", "crc")
 FEWEST_FOR_BETTING = 5

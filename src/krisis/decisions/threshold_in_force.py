@@ -14,6 +14,8 @@ import numpy as np
 from krisis.decisions.certify import Certificate
 from krisis.decisions.run_sample import ScoreOptions, groups_of, sample_of, too_many_missing
 from krisis.decisions.sample import (
+    DEFAULT_DELTA,
+    DEFAULT_RISK,
     Method,
     Sample,
     ThresholdSearch,
@@ -27,8 +29,6 @@ from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
 from krisis.statistics.intervals import Interval
-
-DEFAULT_RISK, DEFAULT_DELTA = 0.05, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,11 +161,8 @@ def _of_certificate(
         reason = "the certificate names no threshold"
         return ThresholdInForce(bound=bound, answered=run.predicted, reason=reason)
     sample = sample_of(run, score_options(certificate, score.calibrator))
-    groups = {"": np.ones(run.n_items, dtype=np.bool_)}
-    if certificate.by:
-        groups = groups_of(run, certificate.by)
     answered = np.zeros(run.n_items, dtype=np.bool_)
-    for name, rows in groups.items():
+    for name, rows in groups_of(run, certificate.by).items():
         answered |= rows & sample.accepts(known.get(name))
     return ThresholdInForce(
         bound=bound,

@@ -21,7 +21,7 @@ from krisis.decisions.run_sample import (
     rows_hash,
     sample_of,
 )
-from krisis.decisions.sample import Sample, ratio_interval
+from krisis.decisions.sample import DEFAULT_DELTA, Sample, ratio_interval
 from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, JsonValue
@@ -42,14 +42,16 @@ class Promise:
 
     threshold: float
     risk: float
-    delta: float = 0.1
+    delta: float = DEFAULT_DELTA
     whole: bool = False
 
     @classmethod
     def of(cls, certificate: Certificate, part: Threshold) -> Promise:
         """Take the promise of one part of a certificate."""
         whole = certificate.method == "crc"
-        return cls(float(part.threshold or 0.0), certificate.risk, part.delta or 0.1, whole)
+        return cls(
+            float(part.threshold or 0.0), certificate.risk, part.delta or DEFAULT_DELTA, whole
+        )
 
     def losses(self, sample: Sample) -> tuple[Sample, FloatArray, BoolArray]:
         """Return the losses of the accepted rows, and the rows that the risk is an average of.
@@ -181,19 +183,18 @@ def verify_run(
     refuse_other(certificate, run, confidence, calibrator)
     sample = sample_of(run, score_options(certificate, calibrator))
     refuse_calibration_patients(certificate, run, sample)
-    groups = groups_of(run, certificate.by) if certificate.by else {}
+    groups = groups_of(run, certificate.by)
     known = {part.group: part for part in certificate.parts if part.threshold is not None}
     if not known:
         raise InvalidValue("the certificate names no threshold, so there is nothing to verify")
-    everyone = np.ones(run.n_items, dtype=np.bool_)
-    judged = {name: groups.get(name, everyone & (not certificate.by)) for name in known}
+    nobody = np.zeros(run.n_items, dtype=np.bool_)
     level = 1 - (1 - _LEVEL) / len(known)
     scores = patient_scores(sample)
     return Verification(
         certificate,
         [
-            _judged(certificate, known[name], sample.part(rows), level)
-            for name, rows in judged.items()
+            _judged(certificate, part, sample.part(groups.get(name, nobody)), level)
+            for name, part in known.items()
         ],
         sorted(set(groups) - set(known)),
         p_scores=same_scores_p(certificate.calibration_scores, scores, sample.seed),

@@ -13,12 +13,8 @@ from krisis.decisions.decision_curve import THRESHOLDS, CurveOptions, DecisionCu
 from krisis.decisions.population import Prevalence
 from krisis.decisions.reader import ReaderDecision, decide_with_reader
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
-from krisis.decisions.threshold_in_force import (
-    DEFAULT_DELTA,
-    DEFAULT_RISK,
-    RiskBound,
-    threshold_of_run,
-)
+from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK
+from krisis.decisions.threshold_in_force import RiskBound, threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.metrics.items import RunItems, Source
 from krisis.results.artefacts import kind_of
