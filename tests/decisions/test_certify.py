@@ -164,6 +164,13 @@ def test_the_starts_by_hand() -> None:
     assert starts[0][1] <= 44 < starts[1][1] <= 350
 
 
+def test_a_chain_has_the_candidate_at_its_start_and_the_first_ends_before_the_second() -> None:
+    assert [c.candidates for c in chains_of(np.array([15, 59]), 0.15, 0.1)] == [[0, 1]]
+    starts = [start for _, start in chain_starts(1000, 0.15, 0.1)]
+    chains = chains_of(np.array([*starts, 1000]), 0.15, 0.1)
+    assert [c.candidates for c in chains] == [[0], [1, 2]]
+
+
 def test_a_plateau_is_one_candidate_and_chains_keep_what_allows_one_more_error() -> None:
     assert [c.candidates for c in chains_of(np.array([10, 40, 41, 60]), 0.15, 0.1)] == [[1, 3]]
     plateau = sample([0] * 30 + [1] * 30, [0.9] * 60)

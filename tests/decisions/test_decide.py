@@ -25,21 +25,27 @@ from typer.testing import CliRunner
 import krisis
 from krisis.cli.app import app
 from krisis.data.base import SuiteConfig
-from krisis.decisions.costs import CostTable, cost_file_text, costs_from, costs_of_run, read_costs
+from krisis.decisions.costs import (
+    CostTable,
+    Team,
+    cost_file_text,
+    costs_from,
+    costs_of_run,
+    read_costs,
+    team_from,
+)
 from krisis.decisions.decide import (
     DecideOptions,
     Decision,
     Policy,
-    Team,
-    accepts,
     best_threshold,
     chow_rule,
     cross_fitted,
     decide_run,
-    team_from,
 )
 from krisis.decisions.population import Population, Prevalence, Quantity, positive_of
 from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.sample import accepts
 from krisis.errors import UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult

@@ -15,8 +15,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from krisis.decisions.decide import Team, is_positive
-from krisis.decisions.population import Population, Prevalence, answers_of, positive_of
+from krisis.decisions.costs import Team
+from krisis.decisions.population import (
+    Population,
+    Prevalence,
+    answers_of,
+    is_positive,
+    positive_of,
+)
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
