@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.certify import CONFIDENCE, ERRORS, SHARES
-from krisis.decisions.audit_groups import ALPHA, GroupOptions, flag_tests, power_doubled
+from krisis.decisions.audit_groups import ALPHA, GroupOptions, Ratio, flag_tests, power_doubled
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
 from krisis.statistics.group_gaps import holm
@@ -96,15 +96,22 @@ DOUBLED_WORLDS = tuple(
 )
 
 
+def risk_of(sample: Sample) -> Ratio:
+    """Return the risk of all answers."""
+    answered = ~np.isnan(sample.score)
+    return Ratio("risk", sample, sample.loss * answered, answered)
+
+
 def flags(sample: Sample, parts: Sequence[BoolArray], n_draws: int, seed: int) -> BoolArray:
     """Return which groups are flagged by a higher risk (first row) and a rising one (second).
 
     A few draws come first: where no p-value of theirs is below 0.03, all draws would flag nothing.
     """
-    found = np.zeros((2, len(parts)), dtype=np.bool_)
+    found, risk = np.zeros((2, len(parts)), dtype=np.bool_), risk_of(sample)
     for n in (199, n_draws):
         options = GroupOptions(score=ScoreOptions(seed=seed), n_draws=n)
-        tests = flag_tests(sample, ~np.isnan(sample.score), parts, options)
+        gaps = risk.gap_tests(parts, options)
+        tests = [flag_tests(risk, gaps, at, rows, options) for at, rows in enumerate(parts)]
         p = [[one.p_higher_risk for one in tests], [one.p_rise for one in tests]]
         if np.nanmin(p) > 0.03:
             break
@@ -123,8 +130,7 @@ def simulate(world: World, n_runs: int, n_draws: int, seed: int = 0) -> dict[str
         n_any, n_higher = n_any + bool(found.any()), n_higher + bool(found[0].any())
         n_rising, n_first = n_rising + bool(found[1].any()), n_first + bool(found[0, 0])
         n_tests = 2 * sum(np.unique(sample.patient[rows]).size >= 20 for rows in parts)
-        accepted = ~np.isnan(sample.score)
-        stated.append(power_doubled(sample, accepted, parts[0], ALPHA / n_tests)[0])
+        stated.append(power_doubled(risk_of(sample), parts[0], ALPHA / n_tests)[0])
     return {
         "flagged": n_any / n_runs,
         "higher": n_higher / n_runs,

@@ -100,6 +100,19 @@ def test_a_group_that_fares_worse_is_flagged_and_no_other(tmp_path: Path) -> Non
     assert dumps(audit_groups(run, QUICK).to_json()) == dumps(audit.to_json())
 
 
+def test_more_groups_widen_the_gaps_and_lower_the_power(tmp_path: Path) -> None:
+    rows = rows_of(
+        400, lambda i, rng: {"metadata": {"site": "ab"[i // 10 % 2], "day": "abcdef"[i // 10 % 6]}}
+    )
+    run = read_items(saved(tmp_path, rows))
+    alone, among = (audit_groups(run, replace(QUICK, by=by)) for by in (["site"], ["site", "day"]))
+    assert len(among.groups) > len(alone.groups)
+    one, other = group_of(alone, "site_a"), group_of(among, "site_a")
+    widths = [g.measures["risk"].gap_high - g.measures["risk"].gap_low for g in (one, other)]
+    assert widths[0] < widths[1]
+    assert one.power_doubled > other.power_doubled
+
+
 def surer_when_wrong(i: int, rng: Draw) -> dict[str, Any]:
     at_a = i // 10 % 6 == 0
     return {"confidence": 1.0} if at_a and i % 10 == 0 else {}
@@ -360,13 +373,13 @@ def test_runs_on_other_records_are_refused(tmp_path: Path) -> None:
     rows = rows_of(30, lambda i, rng: {})
     run = read_items(saved(tmp_path, rows))
     cases: dict[str, RunItems] = {
-        "share no record_id": read_items(
+        "a.json shares no record_id": read_items(
             saved(tmp_path, [replace(row, record_id=f"x{row.record_id}") for row in rows], "a")
         ),
-        "have no record_id of their own": read_items(
+        "b.json shares no record_id": read_items(
             saved(tmp_path, [replace(row, record_id="") for row in rows], "b")
         ),
-        "different right answers": read_items(
+        "another true answer": read_items(
             saved(tmp_path, [replace(row, ground_truth=1) for row in rows], "c")
         ),
         "answered by every run": read_items(

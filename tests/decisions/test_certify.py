@@ -22,7 +22,12 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.confidence.calibrators import fit_calibrator
 from krisis.data.patient_record import PatientRecord, Records
-from krisis.decisions.certify import CertifyOptions, certificate_from, certify_run, similar_patients
+from krisis.decisions.certify import (
+    CertifyOptions,
+    certificate_from,
+    certify_run,
+    similar_patients,
+)
 from krisis.decisions.costs import costs_from
 from krisis.decisions.plan import Study, certificate_power, plan_certificate
 from krisis.decisions.run_sample import ScoreOptions, drawing_seed
@@ -33,6 +38,8 @@ from krisis.decisions.sample import (
     crc,
     find_threshold,
     fixed_sequence,
+    laxest_passed,
+    ratio_interval,
     sgr,
 )
 from krisis.decisions.verify import (
@@ -130,7 +137,7 @@ def test_the_chains_are_those_of_the_description(
     found = fixed_sequence(
         accepted, lambda js: special.bdtr(errors[js], accepted[js], risk).tolist(), risk, delta
     )
-    assert found.chosen == brute_force(accepted.tolist(), errors.tolist(), risk, delta)
+    assert laxest_passed(found) == brute_force(accepted.tolist(), errors.tolist(), risk, delta)
 
 
 def test_answering_everything_is_tested_first_and_28_right_answers_are_too_few() -> None:
@@ -139,14 +146,12 @@ def test_answering_everything_is_tested_first_and_28_right_answers_are_too_few()
     assert find_threshold(sample([0] * 28), "fixed-sequence", 0.1, 0.0625).threshold is None
     # At risk 0.15 and delta 0.1 everything is tested at 0.02, and p = 0.85²⁹ = 0.009.
     found = find_threshold(sample([0] * 29), "fixed-sequence", 0.15, 0.1)
-    assert [(test.candidate + 1, test.level) for test in found.search.tests] == [
-        (29, pytest.approx(0.02))
-    ]
+    assert [(test.candidate + 1, test.level) for test in found.tests] == [(29, pytest.approx(0.02))]
     assert found.threshold == 0.5
     # With the last of 40 wrong it fails (p = 0.012 > 0.01), and the chain at 0.04 starts at 21.
     found = find_threshold(sample([0] * 39 + [1]), "fixed-sequence", 0.15, 0.05)
-    assert [test.candidate + 1 for test in found.search.tests] == [40, 20, 32]
-    assert found.search.tests[1].level == pytest.approx(0.04)
+    assert [test.candidate + 1 for test in found.tests] == [40, 20, 32]
+    assert found.tests[1].level == pytest.approx(0.04)
 
 
 def test_the_starts_by_hand() -> None:
@@ -159,30 +164,42 @@ def test_the_starts_by_hand() -> None:
     assert starts[0][1] <= 44 < starts[1][1] <= 350
 
 
+def test_a_chain_has_the_candidate_at_its_start_and_the_first_ends_before_the_second() -> None:
+    assert [c.candidates for c in chains_of(np.array([15, 59]), 0.15, 0.1)] == [[0, 1]]
+    starts = [start for _, start in chain_starts(1000, 0.15, 0.1)]
+    chains = chains_of(np.array([*starts, 1000]), 0.15, 0.1)
+    assert [c.candidates for c in chains] == [[0], [1, 2]]
+
+
 def test_a_plateau_is_one_candidate_and_chains_keep_what_allows_one_more_error() -> None:
     assert [c.candidates for c in chains_of(np.array([10, 40, 41, 60]), 0.15, 0.1)] == [[1, 3]]
     plateau = sample([0] * 30 + [1] * 30, [0.9] * 60)
-    assert plateau.curve.threshold.tolist() == [0.9]
+    assert plateau.candidates.threshold.tolist() == [0.9]
     assert find_threshold(plateau, "fixed-sequence", 0.1, 0.1).threshold is None
 
 
 def test_a_first_chain_that_passes_hands_its_level_on() -> None:
     accepted = np.array([60, 400])
     p_of = {0: 0.02, 1: 0.075}  # the chains share 0.08
-    assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen == 1
+
+    def chosen() -> int | None:
+        tests = fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1)
+        return laxest_passed(tests)
+
+    assert chosen() == 1
     p_of[0] = 0.04  # the first chain fails, so that the second is tested at 0.056
-    assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen is None
+    assert chosen() is None
     p_of[1] = 0.05
-    assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen == 1
+    assert chosen() == 1
 
 
 def test_bisection_by_hand() -> None:
     # A = 8 candidates: level 0.4/3 = 0.133; middles 3, 5, 6: 0.5⁴ = 0.0625, 0.5⁶, 0.5⁷ pass.
     accepted, none = np.arange(1, 9), np.zeros(8, dtype=np.int64)
     found = sgr(accepted, none, 0.5, 0.4)
-    assert [test.candidate for test in found.tests] == [3, 5, 6]
-    assert found.chosen == 6
-    assert all(test.level == pytest.approx(0.4 / 3) for test in found.tests)
+    assert [test.candidate for test in found] == [3, 5, 6]
+    assert laxest_passed(found) == 6
+    assert all(test.level == pytest.approx(0.4 / 3) for test in found)
 
 
 def test_conformal_risk_control_by_hand() -> None:
@@ -494,6 +511,14 @@ def test_scores_of_other_patients_are_told_apart() -> None:
     )  # sums of 1/400 are not 0 but for rounding
 
 
+def test_the_limits_of_a_risk_mirror_those_of_its_complement() -> None:
+    rows = sample([1, 0, 0, 0] * 10 + [0] * 80, size=4)
+    wrong, everyone = rows.loss == 1, np.ones(rows.n_rows, dtype=np.bool_)
+    risk, right = (ratio_interval(rows, hits, everyone) for hits in (wrong, ~wrong))
+    assert (risk.low, risk.high) == pytest.approx((1 - right.high, 1 - right.low))
+    assert risk.low < 10 / 120 < risk.high < 0.5
+
+
 def test_crc_is_verified_on_the_means_of_patients() -> None:
     # Two patients lose 1 of 1 and 0 of 3 rows: (1 + 0)/2, where 1 of 4 rows is lost.
     rows = Sample(np.ones(4), np.array([1.0, 0, 0, 0]), np.array([0, 1, 1, 1]), 2, most_rows=3)
@@ -518,7 +543,7 @@ def test_rows_of_one_patient_ask_for_more_patients() -> None:
     found = find_threshold(clustered, "fixed-sequence", 0.08, 0.1)
     assert found.threshold is None
     expected = assured_rows(10, 200, risk=0.08, level=0.056)
-    assert similar_patients(clustered, found, 0.08, 0.1) == pytest.approx(expected, rel=0.05)
+    assert similar_patients(clustered, found) == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("n", [100, 300])
@@ -529,7 +554,7 @@ def test_the_size_named_gives_a_certificate_as_often_as_it_says(n: int) -> None:
     for number in range(60):
         drawn = simulated(*world.draw(generator, (n, 1), 0.0), number)
         found = find_threshold(drawn, "fixed-sequence", RISK, DELTA)
-        size = similar_patients(drawn, found, RISK, DELTA) if found.threshold is None else math.nan
+        size = similar_patients(drawn, found) if found.threshold is None else math.nan
         sizes += [] if math.isnan(size) else [min(int(size), 3000)]
     assert len(sizes) >= 5
     assert min(sizes) > n
@@ -538,6 +563,60 @@ def test_the_size_named_gives_a_certificate_as_often_as_it_says(n: int) -> None:
         again = simulated(*world.draw(generator, (size, 1), 0.0), number)
         certified += find_threshold(again, "fixed-sequence", RISK, DELTA).threshold is not None
     assert certified / len(sizes) >= 0.8
+
+
+@pytest.mark.parametrize(("true", "verdict"), [(0.05, "held"), (0.2, "broken")])
+def test_the_patients_named_by_a_check_that_cannot_tell_tell(true: float, verdict: str) -> None:
+    """Of checks that cannot tell, new ones with as many patients as named tell in 80 % or more."""
+    generator, promise = np.random.default_rng(7), Promise(0.5, 0.1)
+
+    def drawn(n: int) -> Sample:
+        # A fifth of the patients are below the threshold, and always wrong.
+        score, wrong = generator.random(n) + 0.375, generator.random(n) < true
+        return sample((wrong | (score < 0.5)).astype(float), score.tolist())
+
+    checked = [drawn(80) for _ in range(40)]
+    found = [promise.n_to_tell(one) for one in checked if promise.judged(one)[0] == "cannot tell"]
+    sizes = [n for n in found if n is not None]
+    assert len(sizes) >= 8
+    assert min(sizes) > 80
+    assert np.median(sizes) < 2000
+    told = [promise.judged(drawn(n))[0] for n in sizes]
+    assert told.count(verdict) / len(told) >= 0.8
+
+
+def test_the_patients_that_would_tell_are_those_of_the_test_at_half_the_level() -> None:
+    # 60 of 80 are accepted: 3 of them wrong against 0.1, and 12 wrong, or 48 right against 0.9.
+    for wrong, right_side in ((3, False), (12, True)):
+        losses = np.array([1] * wrong + [0] * (60 - wrong) + [1] * 20, dtype=float)
+        rows = sample(losses.tolist(), [0.9] * 60 + [0.1] * 20)
+        errors, risk = (60 - wrong, 0.9) if right_side else (wrong, 0.1)
+        needed = assured_rows(errors, 60, risk=risk, level=0.025) * 80 / 60
+        expected = None if math.isnan(needed) else math.ceil(needed)
+        assert Promise(0.5, 0.1).n_to_tell(rows) == expected
+
+
+def test_one_row_of_every_patient_names_patients_not_rows() -> None:
+    # Rows 1 to 4 of half of the patients and row 1 of the others: a row drawn meets 5/8 of them.
+    patient = np.repeat(np.arange(20), np.where(np.arange(20) % 2, 4, 1))
+    rows = Sample(np.ones(50), np.zeros(50), patient, 20, most_rows=4)
+    promise = Promise(0.5, 0.2)
+    tested = promise.tested(rows)
+    assert tested.n_rows == tested.n_patients < 20
+    needed = assured_rows(0, tested.n_rows, risk=0.2, level=0.025)
+    assert promise.n_to_tell(rows) == math.ceil(needed * 20 / tested.n_patients) > 20
+
+
+def test_a_check_that_cannot_tell_names_a_number_and_one_that_tells_none(tmp_path: Path) -> None:
+    certificate = certify_run(items(tmp_path, wrong=0.06), CertifyOptions(risk=0.15))
+    assert verify_run(certificate, items(tmp_path, name="long", wrong=0)).parts[0].n_to_tell is None
+    found = verify_run(certificate, items(tmp_path, name="short", n=30, wrong=0.06))
+    assert found.verdict == "cannot tell"
+    (part,) = found.parts
+    assert part.n_to_tell is not None
+    assert part.n_to_tell > part.n_patients
+    assert f"about {part.n_to_tell:,} similar patients" in str(found)
+    assert found.to_json()["parts"][0]["n_to_tell"] == part.n_to_tell
 
 
 @pytest.mark.parametrize(("expected", "n"), [(0.0, 60), (0.02, 400), (0.02, 900), (0.04, 1500)])

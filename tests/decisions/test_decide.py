@@ -25,21 +25,27 @@ from typer.testing import CliRunner
 import krisis
 from krisis.cli.app import app
 from krisis.data.base import SuiteConfig
-from krisis.decisions.costs import CostTable, cost_file_text, costs_from, costs_of_run, read_costs
+from krisis.decisions.costs import (
+    CostTable,
+    Team,
+    cost_file_text,
+    costs_from,
+    costs_of_run,
+    read_costs,
+    team_from,
+)
 from krisis.decisions.decide import (
     DecideOptions,
     Decision,
     Policy,
-    Team,
-    accepts,
     best_threshold,
     chow_rule,
     cross_fitted,
     decide_run,
-    team_from,
 )
 from krisis.decisions.population import Population, Prevalence, Quantity, positive_of
 from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.sample import accepts
 from krisis.errors import UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
@@ -223,6 +229,17 @@ def test_another_prevalence_reweights_the_classes_and_says_what_the_rows_are_wor
         policy(decided(), "always answer").cost
     )
     assert same.population.effective_rows == pytest.approx(5)
+
+
+def test_an_interval_at_another_prevalence_is_that_of_fewer_patients() -> None:
+    rows = [EvaluationResult(i % 2, i // 2 % 2, confidence=0.9) for i in range(40)]
+    moved = Population.of(items(rows), Prevalence.from_text("0.02"))
+    costs = {"cost": Quantity((np.arange(40) % 3 == 0).astype(float))}
+    wide, narrow = (
+        one.intervals(costs, BootstrapOptions())["cost"]
+        for one in (moved, replace(moved, names=()))
+    )
+    assert wide.high - wide.low > narrow.high - narrow.low
 
 
 def test_the_shares_are_listed_by_name_in_the_order_of_the_task() -> None:

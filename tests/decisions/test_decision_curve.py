@@ -16,7 +16,7 @@ from tests.documents import said
 from typer.testing import CliRunner
 
 from krisis.cli.decide import app
-from krisis.decisions.decide import Team
+from krisis.decisions.costs import Team
 from krisis.decisions.decision_curve import (
     ALL,
     DEFERRAL,

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 import krisis
 from krisis.cli.app import app
 from krisis.decisions.certify import Certificate
-from krisis.decisions.monitor import Monitoring
+from krisis.decisions.monitor import Monitoring, _Counts
+from krisis.decisions.verify import Promise
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps
 from krisis.pages.html import html_fragment
@@ -223,6 +224,14 @@ def test_groups_share_the_level() -> None:
     assert {part.group: part.state for part in found.parts} == {"sex_f": "broken", "sex_m": "holds"}
     assert found.state == "broken"
     assert "sex_f" in said(found.document())
+
+
+def test_crc_counts_a_patient_as_a_whole_however_many_rows_it_has() -> None:
+    counts = {"n_rows": 1, "n_accepted": 1, "lost": 1.0, "most_rows": 4}
+    whole = _Counts.of(Promise(0.5, 0.1, whole=True), **counts)
+    assert (whole.stake, whole.surplus) == (1.0, pytest.approx(1 - 0.1))
+    each = _Counts.of(Promise(0.5, 0.1), **counts)
+    assert (each.stake, each.surplus) == (0.25, pytest.approx(0.25 * (1 - 0.1)))
 
 
 def test_crc_is_followed_on_the_means_of_patients() -> None:

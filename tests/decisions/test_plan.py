@@ -113,6 +113,17 @@ def test_the_smallest_size_is_one_from_which_on_the_power_stays_reached() -> Non
         smallest_size(lambda _: 0.5, 0.8)
 
 
+def test_the_quantiles_of_the_formulas_are_those_of_the_interval_and_of_the_test() -> None:
+    study = Study(patients=Patients(4, 0.2), n_simulations=1)
+    plan = plan_estimate(ACCURACY, study, expected=0.8, half_width=0.12)
+    # 4 rows are worth 4/(1 + 3·0.2) = 2.5; Student's quantile has C + 2 degrees of freedom.
+    wide = lambda n: wilson_assurance(2.5 * n, 0.8, 0.12, stats.t.ppf(0.975, n + 2))  # noqa: E731
+    assert plan.formula_n_patients == smallest_size(wide, 0.8)
+    plan = plan_compare(ACCURACY, Study(n_simulations=1), difference=0.4, discordance=0.6)
+    found = lambda n: difference_power(n, 0.4, 0.6, stats.t.ppf(0.975, n - 1))  # noqa: E731
+    assert plan.formula_n_patients == smallest_size(found, 0.8)
+
+
 def test_the_design_effect_weighs_patients_by_their_rows() -> None:
     assert Patients(5, 0.2).design_effect == pytest.approx(1 + 4 * 0.2)
     mixed = Patients(3.0, 0.2, (1, 1, 2, 8))  # Σk²/Σk = 70/12
@@ -264,7 +275,7 @@ def test_a_formula_that_the_simulation_contradicts_is_corrected(start: int) -> N
 def test_large_studies_are_not_simulated_and_say_so() -> None:
     plan = plan_estimate(ACCURACY, Study(), expected=0.9, half_width=0.002)
     assert plan.simulation is None
-    assert plan.to_dict()["simulation"] is None
+    assert plan.to_json()["simulation"] is None
     assert "Not simulated: more than 50,000 rows" in str(plan)
 
 
@@ -473,7 +484,7 @@ def test_costs_are_tokens_times_prices_and_hours_are_at_the_pilots_pace(
     monkeypatch.setattr(pilot.left, "spending", spending)
     prices = {"a/b": Price(1.0, 4.0, 0.5), "c/d": Price(2.0, 0.0)}
     whole = priced(plan, prices)
-    cost = whole.to_dict()["cost"]
+    cost = whole.to_json()["cost"]
     assert cost["input_tokens"] == pytest.approx(1210 * (100 + 1200 / 120))
     assert cost["output_tokens"] == pytest.approx(1210 * 20)
     assert cost["hours"] == pytest.approx(1210 / 3600)

@@ -166,7 +166,7 @@ def test_the_lowest_risk_is_that_of_the_best_tested_threshold() -> None:
         Sample(score, loss, np.arange(120), 120), RiskBound(risk=0.1), own=np.ones(120, np.bool_)
     )
     assert found.search is not None
-    assert len(found.search.search.tests) == 2
+    assert len(found.search.tests) == 2
     assert (found.lowest_risk, found.n_lowest) == (pytest.approx(0.2), 60)
 
 

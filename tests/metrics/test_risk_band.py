@@ -8,7 +8,7 @@ import pytest
 from tests.invented_runs import invented_rows, result_of
 
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.working_point import Desk
+from krisis.decisions.working_point import ScoredRun
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.curve_form import CurvePlan, curve_intervals
 from krisis.metrics.risk_band import risk_band
@@ -37,7 +37,7 @@ def test_the_band_is_the_same_in_report_selective_and_viewer(tmp_path: Path) -> 
     drawn = Curve.of("stated", run.table, options=BootstrapOptions())
     limits = [row["selective_high"] for row in drawn.points if row["selective_high"] is not None]
     assert limits == [point.selective.high for point in band]
-    assert Desk.of(run, ScoreOptions()).band == band
+    assert ScoredRun.of(run, ScoreOptions()).band == band
     text = str(risk_coverage({"stated": drawn}, Style()).figure(Style()).chart.to_dict())
     assert all(str(point.selective.high) in text for point in band)
 

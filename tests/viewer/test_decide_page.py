@@ -23,7 +23,7 @@ from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import costs_from
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.working_point import Desk
+from krisis.decisions.working_point import ScoredRun
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
@@ -215,7 +215,9 @@ def test_the_stated_score_is_that_of_the_answer_where_another_was_asked_for_apar
     signals = {"stated_confidence": 0.9, "p_true_confidence": 0.2}
     rows = [EvaluationResult(1, 1, confidence=0.2, cluster_id="a", signals=signals)]
     items = RunItems(Table(rows), Source(""), default_confidence="p_true")
-    scores = {name: Desk.of(items, ScoreOptions(confidence=name)).score for name in ("", "stated")}
+    scores = {
+        name: ScoredRun.of(items, ScoreOptions(confidence=name)).score for name in ("", "stated")
+    }
     assert (scores[""].tolist(), scores["stated"].tolist()) == ([0.2], [0.9])
 
 

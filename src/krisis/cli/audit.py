@@ -10,7 +10,7 @@ import typer
 from krisis.cli.certify import Calibration, Confidence, LossName, Mode
 from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
+from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.verbs import deciding as verbs
 
 app = new_app()

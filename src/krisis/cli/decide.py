@@ -13,7 +13,7 @@ from krisis.cli.formats import AsJson, Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.decisions.costs import cost_file_text
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
-from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
+from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
 from krisis.results.run_items import read_items

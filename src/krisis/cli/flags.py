@@ -19,6 +19,10 @@ FLAGS: dict[str, tuple[str, str]] = {
         "",
         "Comma-separated metadata columns with further labels; truth is the run's own label.",
     ),
+    "--alpha": (
+        "SHARE",
+        "Two-sided error of the test, or 1 minus the level of the interval. Default: 0.05.",
+    ),
     "--answers": ("ANSWERS", "All allowed answers, such as 0=no,1=yes."),
     "--area-coverage": ("SHARE", "Also report the areas up to this coverage."),
     "--as": ("FORMAT", "What the files are: inspect, lm-eval, csv, jsonl or parquet."),

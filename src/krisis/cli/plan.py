@@ -21,6 +21,7 @@ app = new_app("Estimate the sample size of a study.")
 
 Metric = Annotated[str, typer.Option("--metric", "-m")]
 Power = Annotated[float, typer.Option("--power")]
+Alpha = Annotated[float, typer.Option("--alpha")]
 Size = Annotated[float | None, typer.Option("--cluster-size")]
 Icc = Annotated[
     float | None,
@@ -61,6 +62,7 @@ def estimate(
     expected: float | None = typer.Option(None, "--expected"),
     half_width: float | None = typer.Option(None, "--half-width"),
     assurance: float = typer.Option(0.8, "--assurance"),
+    alpha: Alpha = 0.05,
     cluster_size: Size = None,
     icc: Icc = None,
     n: Number = None,
@@ -82,6 +84,7 @@ def estimate(
         expected=expected,
         half_width=half_width,
         power=assurance,
+        alpha=alpha,
         cluster_size=cluster_size,
         icc=icc,
         n=n,
@@ -102,6 +105,7 @@ def compare(
     difference: Difference = None,
     discordance: Discordance = None,
     power: Power = 0.8,
+    alpha: Alpha = 0.05,
     cluster_size: Size = None,
     icc: Icc = None,
     n: Number = None,
@@ -123,6 +127,7 @@ def compare(
         difference=difference,
         discordance=discordance,
         power=power,
+        alpha=alpha,
         cluster_size=cluster_size,
         icc=icc,
         n=n,
@@ -140,6 +145,7 @@ def non_inferior(
     difference: Difference = 0.0,
     discordance: Discordance = None,
     power: Power = 0.8,
+    alpha: Alpha = 0.05,
     cluster_size: Size = None,
     icc: Icc = None,
     n: Number = None,
@@ -162,6 +168,7 @@ def non_inferior(
         difference=difference,
         discordance=discordance,
         power=power,
+        alpha=alpha,
         cluster_size=cluster_size,
         icc=icc,
         n=n,
@@ -223,7 +230,7 @@ def _show(
     chosen: str,
 ) -> None:
     found = priced(plan, prices, input_tokens=input_tokens, output_tokens=output_tokens)
-    give(found, found.to_dict, chosen)
+    give(found, found.to_json, chosen)
 
 
 def _prices(path: Path | None, models: Sequence[str]) -> dict[str, Price]:

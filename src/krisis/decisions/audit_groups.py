@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 
-from krisis.confidence.variants import scores_of
 from krisis.decisions.certify import Certificate
 from krisis.decisions.run_sample import ScoreOptions, group_columns, groups_of, losses_of
 from krisis.decisions.sample import Sample
@@ -145,107 +144,6 @@ class FlagTests:
     p_rise_adjusted: float = math.nan
 
 
-def n_patients_of(sample: Sample, rows: BoolArray) -> int:
-    """Count the patients of some rows."""
-    return int(np.unique(sample.patient[rows]).size)
-
-
-def by_patient(sample: Sample, sums: FloatArray, rows: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sums and the numbers of some rows within every patient."""
-    x, t = (np.bincount(sample.patient, a * rows, sample.n_patients) for a in (sums, rows * 1.0))
-    return x.astype(np.float64), t.astype(np.float64)
-
-
-def ratio_limits(x: FloatArray, t: FloatArray, *, name: str, level: float) -> Interval:
-    """Return the interval of Σx/Σt: of a share, or of a mean that can be below 0."""
-    if name == "overconfidence":
-        return student_interval(x[t > 0], t[t > 0], level)
-    return share_interval(np.minimum(x, t), t, level=level)
-
-
-def flag_tests(
-    sample: Sample, accepted: BoolArray, parts: Sequence[BoolArray], options: GroupOptions
-) -> list[FlagTests]:
-    """Return the unadjusted tests of every group that can flag it; NaN where one is too small."""
-    gaps = tested_gaps(sample, (sample.loss * accepted, accepted), parts, options)
-    found = []
-    for place, inside in enumerate(parts):
-        sides = (accepted & inside, accepted & ~inside)
-        enough = all(n_patients_of(sample, side) >= SMALLEST_GROUP for side in sides)
-        p = float(gaps.p_higher[place]) if enough else math.nan
-        found.append(replace(_rise(sample, inside, options), p_higher_risk=p))
-    return found
-
-
-def tested_gaps(
-    sample: Sample,
-    pair: tuple[FloatArray, BoolArray],
-    parts: Sequence[BoolArray],
-    options: GroupOptions,
-) -> GapTests:
-    """Test the gap of every group to the rest, for one figure."""
-    tables = [by_patient(sample, pair[0], pair[1] & rows) for rows in parts]
-    x, t = (np.stack([one[i] for one in tables], axis=1) for i in (0, 1))
-    return gap_tests(x, t, n_draws=options.n_draws, seed=options.score.seed)
-
-
-def _rise(sample: Sample, inside: BoolArray, options: GroupOptions) -> FlagTests:
-    """Test whether the risk of a group rises as coverage falls, where it can."""
-    rows = inside & ~np.isnan(sample.score)
-    loss, score, patient = sample.loss[rows], sample.score[rows], sample.patient[rows]
-    few = np.unique(patient).size < SMALLEST_GROUP
-    if few or np.ptp(score) == 0 or np.ptp(loss) == 0:  # nothing to rank, or nothing to find
-        return FlagTests()
-    rise, p = rise_test(loss, score, patient, n_draws=options.n_draws, seed=options.score.seed)
-    half = score >= np.sort(score)[::-1][(score.size - 1) // 2]
-    return FlagTests(rise=rise, p_rise=p, risk_of_surest_half=float(loss[half].mean()))
-
-
-def interval_of_gap(
-    sample: Sample,
-    pair: tuple[FloatArray, BoolArray],
-    inside: BoolArray,
-    name: str,
-    level: float,
-) -> Interval:
-    """Return the interval of the gap between some rows and the others, for one figure."""
-    sides = [by_patient(sample, pair[0], pair[1] & side) for side in (inside, ~inside)]
-    values = [float(x.sum() / t.sum()) for x, t in sides]
-    limits = [ratio_limits(x, t, name=name, level=level) for x, t in sides]
-    pulls = [x - value * t for value, (x, t) in zip(values, sides, strict=True)]
-    scale = math.sqrt(float(pulls[0] @ pulls[0]) * float(pulls[1] @ pulls[1]))
-    correlation = float(pulls[0] @ pulls[1]) / scale if scale else 0.0
-    return gap_interval((values[0], values[1]), (limits[0], limits[1]), correlation)
-
-
-def power_doubled(
-    sample: Sample, accepted: BoolArray, inside: BoolArray, level: float
-) -> tuple[float, str]:
-    """Return the chance of flagging this group if its risk were double that of the rest.
-
-    Rows count as so many independent answers as the spread between patients allows: they are
-    divided by the ratio of that spread to the one of independent answers of 0 and 1. It is the
-    spread of the gap itself where patients have rows on both sides. Sums of several rows take many
-    values, so that ties hold the test back less than Fisher's: there it is the mid-p test.
-    """
-    (x, t), (y, u) = (by_patient(sample, sample.loss, accepted & s) for s in (inside, ~inside))
-    n, m = float(t.sum()), float(u.sum())
-    own, risk = float(x.sum()) / n, float(y.sum()) / m
-    if risk == 0:
-        return math.nan, "the rest has no error to double"
-    if risk > 0.5:
-        return math.nan, "twice the risk of the rest is above 1"
-    pull, other = x - own * t, y - risk * u
-    if (t * u).any():
-        spread = float(np.square(pull / n - other / m).sum())
-        design = spread / (own * (1 - own) / n + risk * (1 - risk) / m)
-    else:
-        design = float(pull @ pull + other @ other) / (n * own * (1 - own) + m * risk * (1 - risk))
-    several = bool((t + u > 1).any())
-    power = doubled_risk_power((n / design, m / design), risk, level=level, mid_p=several)
-    return power, ""
-
-
 MEASURES = (
     "coverage",
     "risk",
@@ -273,6 +171,124 @@ class Measure:
     gap_high: float = math.nan
     p: float = math.nan
     p_adjusted: float = math.nan
+
+
+# Why a measure has no rows.
+_NO_ROWS = {
+    "risk": "no row is answered",
+    "deferral_sensitivity": "no row is to be deferred",
+    "deferral_specificity": "no row is safe to answer",
+    "overconfidence": "no answered row has a score between 0 and 1",
+}
+_TOO_SMALL = f"fewer than {SMALLEST_GROUP} patients"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ratio:
+    """One measure of a sample: what is added up per row, and the rows that it is divided by."""
+
+    name: str
+    sample: Sample
+    sums: FloatArray
+    rows: BoolArray
+
+    def enough(self, inside: BoolArray) -> bool:
+        """Tell whether enough patients have such a row."""
+        return n_patients_of(self.sample, self.rows & inside) >= SMALLEST_GROUP
+
+    def value(self, inside: BoolArray) -> float:
+        """Return the ratio in some rows."""
+        return float(self.sums[self.rows & inside].mean())
+
+    def by_patient(self, inside: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Return the sums and the numbers of some rows within every patient."""
+        rows, patient, n = self.rows & inside, self.sample.patient, self.sample.n_patients
+        x, t = (np.bincount(patient, each, n) for each in (self.sums * rows, rows * 1.0))
+        return x.astype(np.float64), t.astype(np.float64)
+
+    def interval(self, inside: BoolArray, level: float = 0.95) -> Interval:
+        """Return the interval of a share, or of a mean that can be below 0."""
+        x, t = self.by_patient(inside)
+        if self.name == "overconfidence":
+            return student_interval(x[t > 0], t[t > 0], level)
+        return share_interval(np.minimum(x, t), t, level=level)
+
+    def measure(self, inside: BoolArray) -> Measure:
+        """Return the ratio with its interval, or the reason why it is not shown."""
+        n_rows = int(np.count_nonzero(self.rows & inside))
+        if not self.enough(inside):
+            return Measure(reason=_TOO_SMALL if n_rows else _NO_ROWS.get(self.name, "no row"))
+        found = self.interval(inside)
+        n_patients = n_patients_of(self.sample, self.rows & inside)
+        return Measure(self.value(inside), found.low, found.high, n_rows, n_patients)
+
+    def gap_tests(self, parts: Iterable[BoolArray], options: GroupOptions) -> GapTests:
+        """Test the gap of every group to the rest."""
+        x, t = (np.stack(one, axis=1) for one in zip(*map(self.by_patient, parts), strict=True))
+        return gap_tests(x, t, n_draws=options.n_draws, seed=options.score.seed)
+
+    def gap_interval(self, inside: BoolArray, level: float) -> Interval:
+        """Return the interval of the gap between some rows and the others."""
+        sides = [self.by_patient(side) for side in (inside, ~inside)]
+        values = [float(x.sum() / t.sum()) for x, t in sides]
+        limits = [self.interval(side, level) for side in (inside, ~inside)]
+        pulls = [x - value * t for value, (x, t) in zip(values, sides, strict=True)]
+        scale = math.sqrt(float(pulls[0] @ pulls[0]) * float(pulls[1] @ pulls[1]))
+        correlation = float(pulls[0] @ pulls[1]) / scale if scale else 0.0
+        return gap_interval((values[0], values[1]), (limits[0], limits[1]), correlation)
+
+
+def n_patients_of(sample: Sample, rows: BoolArray) -> int:
+    """Count the patients of some rows."""
+    return int(np.unique(sample.patient[rows]).size)
+
+
+def flag_tests(
+    risk: Ratio, gaps: GapTests, place: int, inside: BoolArray, options: GroupOptions
+) -> FlagTests:
+    """Return the unadjusted tests that can flag a group; NaN where it is too small for one.
+
+    ``gaps`` are the tests of the risk of all groups, of which this is the one at ``place``.
+    """
+    p = math.nan
+    if risk.enough(inside) and risk.enough(~inside):
+        p = float(gaps.p_higher[place])
+    sample = risk.sample
+    rows = inside & ~np.isnan(sample.score)
+    loss, score, patient = sample.loss[rows], sample.score[rows], sample.patient[rows]
+    few = np.unique(patient).size < SMALLEST_GROUP
+    if few or np.ptp(score) == 0 or np.ptp(loss) == 0:  # nothing to rank, or nothing to find
+        return FlagTests(p_higher_risk=p)
+    rise, p_rise = rise_test(loss, score, patient, n_draws=options.n_draws, seed=options.score.seed)
+    half = score >= np.sort(score)[::-1][(score.size - 1) // 2]
+    surest = float(loss[half].mean())
+    return FlagTests(p_higher_risk=p, rise=rise, p_rise=p_rise, risk_of_surest_half=surest)
+
+
+def power_doubled(risk: Ratio, inside: BoolArray, level: float) -> tuple[float, str]:
+    """Return the chance of flagging this group if its risk were double that of the rest.
+
+    Rows count as so many independent answers as the spread between patients allows: they are
+    divided by the ratio of that spread to the one of independent answers of 0 and 1. It is the
+    spread of the gap itself where patients have rows on both sides. Sums of several rows take many
+    values, so that ties hold the test back less than Fisher's: there it is the mid-p test.
+    """
+    (x, t), (y, u) = (risk.by_patient(side) for side in (inside, ~inside))
+    n, m = float(t.sum()), float(u.sum())
+    own, rest = float(x.sum()) / n, float(y.sum()) / m
+    if rest == 0:
+        return math.nan, "the rest has no error to double"
+    if rest > 0.5:
+        return math.nan, "twice the risk of the rest is above 1"
+    pull, other = x - own * t, y - rest * u
+    if (t * u).any():
+        spread = float(np.square(pull / n - other / m).sum())
+        design = spread / (own * (1 - own) / n + rest * (1 - rest) / m)
+    else:
+        design = float(pull @ pull + other @ other) / (n * own * (1 - own) + m * rest * (1 - rest))
+    several = bool((t + u > 1).any())
+    power = doubled_risk_power((n / design, m / design), rest, level=level, mid_p=several)
+    return power, ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +371,6 @@ HEADINGS = {
 }
 
 
-_TOO_SMALL = f"fewer than {SMALLEST_GROUP} patients"
 _N_POINTS = 25
 
 
@@ -372,8 +387,8 @@ def audit_groups(run: RunItems, options: GroupOptions | None = None) -> GroupAud
         )
         threshold, accepted = in_force.threshold, in_force.answered
     columns, skipped = columns_of(run, options.by)
-    counts = _counts(run, sample, accepted)
-    groups = _tested(run, sample, counts, columns, options)
+    ratios = _ratios(run, sample, accepted)
+    groups = _groups(run, ratios, columns, options)
     return GroupAudit(
         threshold=threshold,
         in_force=in_force,
@@ -385,8 +400,8 @@ def audit_groups(run: RunItems, options: GroupOptions | None = None) -> GroupAud
         n_answered=int(np.count_nonzero(run.predicted)),
         n_no_answer=run.table.n_no_answer,
         n_not_evaluated=run.table.n_not_evaluated,
-        overall={name: _measure(sample, *pair, name=name) for name, pair in counts.items()},
-        calibration_error=_calibration_error(run, sample, counts["overconfidence"][1]),
+        overall={name: ratio.measure(run.table.everyone) for name, ratio in ratios.items()},
+        calibration_error=_calibration_error(run, sample, ratios["overconfidence"].rows),
         groups=groups,
         skipped=skipped,
         curve=_curve(run, sample, columns, groups),
@@ -405,14 +420,9 @@ def _sample(run: RunItems, options: GroupOptions) -> tuple[Sample, str]:
             f"none of the {table.n_scored} scored rows of {run.source.path} was answered, so there "
             "is no answer to audit"
         )
-    no_scores, scores = "", np.full(run.n_items, math.nan)
-    try:
-        scores = scores_of(run, score.variant(run), calibrator=score.calibrator)
-    except InvalidValue as error:
-        asked = score.confidence or score.calibrator or options.threshold or options.coverage
-        if asked is not None and asked != "":
-            raise
-        no_scores = str(error)
+    scores, no_scores = score.scores_if_any(run)
+    if no_scores and not (options.threshold is None and options.coverage is None):
+        raise InvalidValue(no_scores)
     patients = table.patients
     loss = np.where(table.answered, losses_of(run, score), 0.0)
     return Sample(scores, loss, patients.code, patients.n, score.loss_of(run) == "error"), no_scores
@@ -422,126 +432,76 @@ def _chosen(sample: Sample, options: GroupOptions) -> float | None:
     """Return the threshold that was asked for, if any."""
     if options.coverage is None:
         return options.threshold
-    reached = np.flatnonzero(sample.curve.n_accepted >= options.coverage * sample.n_rows - 1e-9)
+    reached = np.flatnonzero(
+        sample.candidates.n_accepted >= options.coverage * sample.n_rows - 1e-9
+    )
     if not reached.size:
         raise InvalidValue(
             f"no threshold answers {options.coverage:g} of the rows, as {sample.n_scored} of "
             f"{sample.n_rows} have an answer with a score; choose a coverage of at most "
             f"{math.floor(1000 * sample.n_scored / sample.n_rows) / 1000:g}"
         )
-    return float(sample.curve.threshold[reached[0]])
+    return float(sample.candidates.threshold[reached[0]])
 
 
-# One measure: what is added up per row, and the rows that it is divided by.
-Counts = dict[str, tuple[FloatArray, BoolArray]]
-
-
-def _counts(run: RunItems, sample: Sample, accepted: BoolArray) -> Counts:
+def _ratios(run: RunItems, sample: Sample, accepted: BoolArray) -> dict[str, Ratio]:
+    """Return the measures of a run where some rows are answered."""
     table = run.table
     due, safe = (table.should_abstain == code for code in (1, 0))
     scored = accepted & ~np.isnan(sample.score)
     if scored.any() and not (np.nanmin(sample.score) >= 0 and np.nanmax(sample.score) <= 1):
         scored &= False  # counts and the like are no probabilities
-    return {
+    found = {
         "coverage": (accepted.astype(np.float64), table.everyone),
         "risk": (sample.loss * accepted, accepted),
         "deferral_sensitivity": ((due & ~accepted).astype(np.float64), due),
         "deferral_specificity": ((safe & accepted).astype(np.float64), safe),
         "overconfidence": (np.where(scored, sample.score - table.correct, 0.0), scored),
     }
+    return {name: Ratio(name, sample, sums, rows) for name, (sums, rows) in found.items()}
 
 
-_NO_ROWS = {
-    "risk": "no row is answered",
-    "deferral_sensitivity": "no row is to be deferred",
-    "deferral_specificity": "no row is safe to answer",
-    "overconfidence": "no answered row has a score between 0 and 1",
-}
-
-
-def _measure(
-    sample: Sample, sums: FloatArray, rows: BoolArray, *, name: str, level: float = 0.95
-) -> Measure:
-    """Return a ratio with its interval, or the reason why it is not shown."""
-    n_patients, n_rows = np.unique(sample.patient[rows]).size, int(rows.sum())
-    if n_patients < SMALLEST_GROUP:
-        return Measure(reason=_TOO_SMALL if n_rows else _NO_ROWS.get(name, "no row"))
-    interval = ratio_limits(*by_patient(sample, sums, rows), name=name, level=level)
-    value = float(sums[rows].sum()) / n_rows
-    return Measure(value, interval.low, interval.high, n_rows, n_patients)
-
-
-def _tested(
+def _groups(
     run: RunItems,
-    sample: Sample,
-    counts: Counts,
+    ratios: Mapping[str, Ratio],
     columns: Mapping[str, Parts],
     options: GroupOptions,
 ) -> list[Group]:
     """Return every group with its figures, gaps and tests, adjusted over all of them."""
-    groups = [
-        group
-        for column, parts in columns.items()
-        for group in _column(run, sample, counts, (column, parts), options)
-    ]
-    found = _adjusted(groups)
-    n_tests = _n_tests(found)
-    return [_with_gaps(sample, counts, columns, group, n_tests) for group in found]
-
-
-def _column(
-    run: RunItems,
-    sample: Sample,
-    counts: Counts,
-    named: tuple[str, Parts],
-    options: GroupOptions,
-) -> list[Group]:
-    """Return the groups of one column with unadjusted tests; small ones only by name."""
-    column, parts = named
-    rows = list(parts.values())
-    tests = {name: tested_gaps(sample, pair, rows, options) for name, pair in counts.items()}
     found = []
-    for place, (name, inside) in enumerate(parts.items()):
-        group = Group(
-            column=column,
-            name=name,
-            n_patients=n_patients_of(sample, inside),
-            n_rows=int(inside.sum()),
-            reason=_TOO_SMALL,
-        )
-        if group.n_patients >= SMALLEST_GROUP:
-            measures = {
-                measure: _compared(sample, pair, inside, measure, tests[measure], place)
-                for measure, pair in counts.items()
-            }
-            usable = inside & counts["overconfidence"][1]
-            group = replace(
-                group,
-                reason="",
-                measures=measures,
-                calibration_error=_calibration_error(run, sample, usable),
+    for column, parts in columns.items():
+        tests = {name: one.gap_tests(parts.values(), options) for name, one in ratios.items()}
+        for place, (name, inside) in enumerate(parts.items()):
+            sample = ratios["risk"].sample
+            group = Group(
+                column=column,
+                name=name,
+                n_patients=n_patients_of(sample, inside),
+                n_rows=int(inside.sum()),
+                reason=_TOO_SMALL,
             )
-        found.append(group)
-    flagged = flag_tests(sample, counts["risk"][1], rows, options)
-    pairs = zip(found, flagged, strict=True)
-    return [replace(g, tests=tests) if g.measures else g for g, tests in pairs]
+            if group.n_patients >= SMALLEST_GROUP:
+                usable = inside & ratios["overconfidence"].rows
+                group = replace(
+                    group,
+                    reason="",
+                    measures={
+                        measure: _compared(ratio, tests[measure], place, inside)
+                        for measure, ratio in ratios.items()
+                    },
+                    calibration_error=_calibration_error(run, sample, usable),
+                    tests=flag_tests(ratios["risk"], tests["risk"], place, inside, options),
+                )
+            found.append(group)
+    return _adjusted(found, ratios, columns)
 
 
-def _compared(
-    sample: Sample,
-    pair: tuple[FloatArray, BoolArray],
-    inside: BoolArray,
-    name: str,
-    tests: GapTests,
-    place: int,
-) -> Measure:
+def _compared(ratio: Ratio, tests: GapTests, place: int, inside: BoolArray) -> Measure:
     """Return a figure of a group; its gap only where both sides have enough patients."""
-    sums, rows = pair
-    measure = _measure(sample, sums, rows & inside, name=name)
-    if measure.reason or n_patients_of(sample, rows & ~inside) < SMALLEST_GROUP:
-        return measure
-    p = float(tests.p_different[place])
-    return replace(measure, gap=float(tests.gap[place]), p=p)
+    found = ratio.measure(inside)
+    if found.reason or not ratio.enough(~inside):
+        return found
+    return replace(found, gap=float(tests.gap[place]), p=float(tests.p_different[place]))
 
 
 def _calibration_error(run: RunItems, sample: Sample, rows: BoolArray) -> dict[str, float]:
@@ -553,56 +513,51 @@ def _calibration_error(run: RunItems, sample: Sample, rows: BoolArray) -> dict[s
     if not isinstance(form, GapSum):
         return {}
     found = calibration_gap_interval(
-        form.answers(table),
-        options=BootstrapOptions(),
-        prior_icc=prior_icc(table),
+        form.answers(table), options=BootstrapOptions(), prior_icc=prior_icc(table)
     )
     limits = {"low": found.interval.low, "high": found.interval.high}
     return {"value": form.value(), "debiased": found.debiased, **limits}
 
 
-def _adjusted(groups: Sequence[Group]) -> list[Group]:
-    """Adjust the tests that flag over groups and both tests, the other gaps over groups."""
-    n = len(groups)
+def _adjusted(
+    groups: Sequence[Group], ratios: Mapping[str, Ratio], columns: Mapping[str, Parts]
+) -> list[Group]:
+    """Adjust the tests that flag over groups and both tests, the other gaps over groups.
+
+    The intervals of the gaps hold for all groups together, and the power is that of the test of
+    the risk after the adjustment.
+    """
+    n, n_tests = len(groups), _n_tests(groups)
     both = holm([*(g.tests.p_higher_risk for g in groups), *(g.tests.p_rise for g in groups)])
-    single = {m: holm([_p(g, m) for g in groups]) for m in MEASURES}
+    single = {
+        m: holm([g.measures[m].p if g.measures else math.nan for g in groups]) for m in ratios
+    }
     found = []
     for i, group in enumerate(groups):
-        measures = {
-            name: replace(measure, p_adjusted=float(single[name][i]))
-            for name, measure in group.measures.items()
-        }
-        higher, rising = float(both[i]), float(both[n + i])
-        tests = replace(group.tests, p_higher_risk_adjusted=higher, p_rise_adjusted=rising)
-        found.append(replace(group, measures=measures, tests=tests))
+        inside = columns[group.column][group.name]
+        measures = {}
+        for name, one in group.measures.items():
+            gap = Interval.undefined("no_gap")
+            if not math.isnan(one.gap):
+                gap = ratios[name].gap_interval(inside, 1 - ALPHA / n)
+            p = float(single[name][i])
+            measures[name] = replace(one, p_adjusted=p, gap_low=gap.low, gap_high=gap.high)
+        tests = replace(
+            group.tests,
+            p_higher_risk_adjusted=float(both[i]),
+            p_rise_adjusted=float(both[n + i]),
+        )
+        power, reason = math.nan, ""
+        if not math.isnan(tests.p_higher_risk):
+            power, reason = power_doubled(ratios["risk"], inside, ALPHA / n_tests)
+        found.append(
+            replace(group, measures=measures, tests=tests, power_doubled=power, power_reason=reason)
+        )
     return found
-
-
-def _p(group: Group, measure: str) -> float:
-    return group.measures[measure].p if group.measures else math.nan
 
 
 def _n_tests(groups: Sequence[Group]) -> int:
     return sum(not math.isnan(p) for g in groups for p in (g.tests.p_higher_risk, g.tests.p_rise))
-
-
-def _with_gaps(
-    sample: Sample, counts: Counts, columns: Mapping[str, Parts], group: Group, n_tests: int
-) -> Group:
-    """Add the intervals of the gaps, which hold for all groups together, and the power."""
-    inside = columns[group.column][group.name]
-    n_groups = sum(len(parts) for parts in columns.values())
-    measures = dict(group.measures)
-    for name, measure in group.measures.items():
-        if math.isnan(measure.gap):
-            continue
-        sums, rows = counts[name]
-        interval = interval_of_gap(sample, (sums, rows), inside, name, 1 - ALPHA / n_groups)
-        measures[name] = replace(measure, gap_low=interval.low, gap_high=interval.high)
-    power, reason = math.nan, ""
-    if not math.isnan(group.tests.p_higher_risk):
-        power, reason = power_doubled(sample, counts["risk"][1], inside, ALPHA / n_tests)
-    return replace(group, measures=measures, power_doubled=power, power_reason=reason)
 
 
 def _varies(sample: Sample, parts: Parts) -> bool:
@@ -613,27 +568,22 @@ def _varies(sample: Sample, parts: Parts) -> bool:
 def _curve(
     run: RunItems, sample: Sample, columns: Mapping[str, Parts], groups: Sequence[Group]
 ) -> list[JsonObject]:
-    """Return the figures of all rows and of every group at thresholds of falling coverage."""
+    """Return the figures of all rows and of every group at thresholds of falling coverage.
+
+    A figure is None where too few patients have it.
+    """
     shown = {("", "all rows"): run.table.everyone}
     shown |= {(g.column, g.name): columns[g.column][g.name] for g in groups if g.measures}
     steps = np.linspace(0, 1, _N_POINTS + 1)[1:] * sample.n_scored
-    candidates = np.unique(np.searchsorted(sample.curve.n_accepted, np.ceil(steps - 1e-9)))
+    candidates = np.unique(np.searchsorted(sample.candidates.n_accepted, np.ceil(steps - 1e-9)))
     points: list[JsonObject] = []
-    for candidate in candidates[candidates < sample.curve.threshold.size].tolist():
-        threshold = float(sample.curve.threshold[candidate])
-        counts = _counts(run, sample, sample.accepts(threshold))
+    for candidate in candidates[candidates < sample.candidates.threshold.size].tolist():
+        threshold = float(sample.candidates.threshold[candidate])
+        ratios = _ratios(run, sample, sample.accepts(threshold))
         for (column, name), inside in shown.items():
-            if n_patients_of(sample, inside & counts["risk"][1]) >= SMALLEST_GROUP:
+            if ratios["risk"].enough(inside):
                 point = {"column": column, "group": name, "threshold": threshold}
-                points.append({**point, **_values(sample, counts, inside)})
+                for measure, ratio in ratios.items():
+                    point[measure] = ratio.value(inside) if ratio.enough(inside) else None
+                points.append(point)
     return points
-
-
-def _values(sample: Sample, counts: Counts, inside: BoolArray) -> dict[str, float | None]:
-    """Return every figure of some rows; None where too few patients have it."""
-    return {
-        measure: float(sums[rows & inside].mean())
-        if n_patients_of(sample, rows & inside) >= SMALLEST_GROUP
-        else None
-        for measure, (sums, rows) in counts.items()
-    }

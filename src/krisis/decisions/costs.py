@@ -1,4 +1,4 @@
-"""What answers and deferrals cost: the table of a user or the preset of a task, and its rows."""
+"""What answers and deferrals cost, and how well deferred cases are read: a file or a preset."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import yaml
 
 from krisis.answers import Label, canonical_label, is_label
-from krisis.decisions.population import answers_of
+from krisis.decisions.population import answers_of, is_positive, positive_of
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.items import RunItems
-from krisis.metrics.table import FloatArray
+from krisis.metrics.table import FloatArray, IntArray
 from krisis.yaml_values import read_mapping
 
 Costs = Mapping[tuple[Label, Label], float]
@@ -28,12 +28,95 @@ OWNERSHIP = "These costs are value judgements; replace them with your own."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """How well deferred cases are read.
+
+    Either ``sensitivity`` and ``specificity`` (two answers), ``accuracy``, or a metadata
+    ``column`` that holds the reader's answer.
+    """
+
+    sensitivity: float | None = None
+    specificity: float | None = None
+    accuracy: float | None = None
+    column: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("sensitivity", "specificity", "accuracy"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise InvalidValue(f"the reader's {name} must lie between 0 and 1, not {value!r}")
+        pair = (self.sensitivity, self.specificity)
+        ways = (pair != (None, None), self.accuracy is not None, bool(self.column))
+        if sum(ways) != 1 or pair.count(None) == 1:
+            raise InvalidValue(
+                "say once how well deferred cases are read: sensitivity and specificity, accuracy, "
+                "or the column with the reader's answers"
+            )
+
+    def errors(self, run: RunItems) -> FloatArray:
+        """Return the chance that the reader is wrong, per row; 0 or 1 by the reader's answers."""
+        if self.column:
+            return np.where(self._answers(run) != run.table.truth, 1.0, 0.0)
+        if self.accuracy is not None:
+            return np.full(run.n_items, 1 - self.accuracy)
+        if positive_of(run) is None or len(answers_of(run)) > 2:
+            raise InvalidValue(
+                f"sensitivity and specificity are for two answers with a positive one, which "
+                f"{run.source.path} has not; give --reader-accuracy"
+            )
+        found = (self.sensitivity or 0.0, self.specificity or 0.0)
+        return np.where(is_positive(run), 1 - found[0], 1 - found[1])
+
+    def _answers(self, run: RunItems) -> IntArray:
+        values = run.table.metadata(self.column)
+        if not any(self.column in row.metadata for row in run.table.rows):
+            known = {str(key) for row in run.table.rows for key in row.metadata}
+            raise UnknownName.among("metadata column", self.column, known)
+        seen = {label: index for index, label in enumerate(run.table.labels)}
+        code = {label: seen.get(label, -2) for label in answers_of(run)}
+        found = []
+        for index, value in enumerate(values):
+            label = run.table.answers.key(value) if is_label(value) else None
+            if label is None or label not in code:
+                raise InvalidValue(
+                    f"{run.place(index)}: the reader's answer in {self.column!r} is {value!r}; it "
+                    f"must be one of {', '.join(map(str, code))} in every row"
+                )
+            found.append(code[label])
+        return np.array(found)
+
+    def assumption(self) -> str:
+        """State what the figures of a team assume."""
+        if self.column:
+            return f"The reader's answers are those in the column {self.column!r}."
+        if self.accuracy is not None:
+            return f"A reader is right in {self.accuracy:.4g} of the cases, whichever are deferred."
+        return (
+            f"A reader finds {self.sensitivity:.4g} of the positive and {self.specificity:.4g} "
+            "of the negative cases, no fewer among those that are deferred."
+        )
+
+
+def team_from(content: JsonMapping, place: str) -> Team:
+    """Read a team as a cost table states it."""
+    known = Team.__slots__
+    for name, value in content.items():
+        if name not in known:
+            raise UnknownName.among(f"field of the team in {place}:", str(name), known)
+        wanted = str if name == "column" else int | float
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            what = "text" if name == "column" else "a number"
+            raise InvalidValue(f"{place}: {name} of the team must be {what}, not {value!r}")
+    return Team(**content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostTable:
     """What each answer costs under each truth, and what deferring costs.
 
     ``defer`` is one figure or one per truth, None where only answers are priced;
-    ``needless_deferral`` is added where deferral was not due. ``team`` are the fields of a `Team`
-    that reads deferred cases. ``place`` says where the table is from.
+    ``needless_deferral`` is added where deferral was not due. ``team`` reads deferred cases.
+    ``place`` says where the table is from.
     """
 
     costs: Costs
@@ -41,7 +124,7 @@ class CostTable:
     needless_deferral: float = 0.0
     unit: str = "points"
     note: str = ""
-    team: JsonMapping | None = None
+    team: Team | None = None
     place: str = ""
 
     def of(self, truth: Label, answer: Label) -> float:
@@ -133,7 +216,8 @@ def costs_from(content: JsonMapping, place: str) -> CostTable:
         raise InvalidValue(
             f"{place} must hold `costs`, a mapping of truth to answer to cost, with one above 0"
         )
-    if not isinstance(content.get("team", {}), Mapping):
+    team = content.get("team")
+    if not (team is None or isinstance(team, Mapping)):
         raise InvalidValue(f"{place}: team must be a mapping, such as {{accuracy: 0.9}}")
     return CostTable(
         costs=found,
@@ -143,7 +227,7 @@ def costs_from(content: JsonMapping, place: str) -> CostTable:
         ),
         unit=str(content.get("unit") or "points"),
         note=str(content.get("note") or ""),
-        team=content.get("team"),
+        team=team_from(team, place) if team else None,
         place=place,
     )
 

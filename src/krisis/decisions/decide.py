@@ -9,103 +9,28 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from krisis.answers import Label, is_label
-from krisis.confidence.variants import scores_of
+from krisis.answers import Label
 from krisis.decisions.certify import Certificate
-from krisis.decisions.costs import PER, CostTable
-from krisis.decisions.population import Population, Prevalence, Quantity, answers_of, positive_of
-from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.costs import PER, CostTable, Team
+from krisis.decisions.population import (
+    Key,
+    Population,
+    Prevalence,
+    Quantity,
+    answers_of,
+    is_positive,
+    positive_of,
+)
+from krisis.decisions.run_sample import ScoreOptions, shared_rows
+from krisis.decisions.sample import Candidates, accepts
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.display import Documented
-from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Team:
-    """How well deferred cases are read.
-
-    Either ``sensitivity`` and ``specificity`` (two answers), ``accuracy``, or a metadata
-    ``column`` that holds the reader's answer.
-    """
-
-    sensitivity: float | None = None
-    specificity: float | None = None
-    accuracy: float | None = None
-    column: str = ""
-
-    def __post_init__(self) -> None:
-        for name in ("sensitivity", "specificity", "accuracy"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise InvalidValue(f"the reader's {name} must lie between 0 and 1, not {value!r}")
-        pair = (self.sensitivity, self.specificity)
-        ways = (pair != (None, None), self.accuracy is not None, bool(self.column))
-        if sum(ways) != 1 or pair.count(None) == 1:
-            raise InvalidValue(
-                "say once how well deferred cases are read: sensitivity and specificity, accuracy, "
-                "or the column with the reader's answers"
-            )
-
-    def errors(self, run: RunItems) -> FloatArray:
-        """Return the chance that the reader is wrong, per row; 0 or 1 by the reader's answers."""
-        if self.column:
-            return np.where(self._answers(run) != run.table.truth, 1.0, 0.0)
-        if self.accuracy is not None:
-            return np.full(run.n_items, 1 - self.accuracy)
-        if positive_of(run) is None or len(answers_of(run)) > 2:
-            raise InvalidValue(
-                f"sensitivity and specificity are for two answers with a positive one, which "
-                f"{run.source.path} has not; give --reader-accuracy"
-            )
-        found = (self.sensitivity or 0.0, self.specificity or 0.0)
-        return np.where(is_positive(run), 1 - found[0], 1 - found[1])
-
-    def _answers(self, run: RunItems) -> IntArray:
-        values = run.table.metadata(self.column)
-        if not any(self.column in row.metadata for row in run.table.rows):
-            known = {str(key) for row in run.table.rows for key in row.metadata}
-            raise UnknownName.among("metadata column", self.column, known)
-        seen = {label: index for index, label in enumerate(run.table.labels)}
-        code = {label: seen.get(label, -2) for label in answers_of(run)}
-        found = []
-        for index, value in enumerate(values):
-            label = run.table.answers.key(value) if is_label(value) else None
-            if label is None or label not in code:
-                raise InvalidValue(
-                    f"{run.place(index)}: the reader's answer in {self.column!r} is {value!r}; it "
-                    f"must be one of {', '.join(map(str, code))} in every row"
-                )
-            found.append(code[label])
-        return np.array(found)
-
-    def assumption(self) -> str:
-        """State what the figures of a team assume."""
-        if self.column:
-            return f"The reader's answers are those in the column {self.column!r}."
-        if self.accuracy is not None:
-            return f"A reader is right in {self.accuracy:.4g} of the cases, whichever are deferred."
-        return (
-            f"A reader finds {self.sensitivity:.4g} of the positive and {self.specificity:.4g} "
-            "of the negative cases, no fewer among those that are deferred."
-        )
-
-
-def team_from(content: JsonMapping, place: str) -> Team:
-    """Read a team as a cost table states it."""
-    known = Team.__slots__
-    for name, value in content.items():
-        if name not in known:
-            raise UnknownName.among(f"field of the team in {place}:", str(name), known)
-        wanted = str if name == "column" else int | float
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            what = "text" if name == "column" else "a number"
-            raise InvalidValue(f"{place}: {name} of the team must be {what}, not {value!r}")
-    return Team(**content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,22 +77,6 @@ def workload(means: Mapping[str, tuple[float, Interval]], deferred: float) -> Wo
     )
 
 
-def is_positive(run: RunItems) -> BoolArray:
-    """True where the true answer is the positive one."""
-    positive = positive_of(run)
-    if positive not in run.table.labels:
-        return np.zeros(run.n_items, dtype=np.bool_)
-    return np.asarray(run.table.truth == run.table.labels.index(positive))
-
-
-def accepts(score: FloatArray, threshold: float | None) -> BoolArray:
-    """True where a row is answered at a threshold; None defers everything, and so does no score."""
-    if threshold is None:
-        return np.zeros(score.size, dtype=np.bool_)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(score >= threshold)
-
-
 def best_threshold(score: FloatArray, extra: FloatArray) -> float | None:
     """Return the threshold with the least cost; None is to defer everything.
 
@@ -177,13 +86,9 @@ def best_threshold(score: FloatArray, extra: FloatArray) -> float | None:
     >>> best_threshold(np.array([0.9, 0.8, 0.7]), np.array([-2.0, 1.0, -3.0]))
     0.7
     """
-    scored = np.flatnonzero(~np.isnan(score))
-    order = scored[np.argsort(-score[scored], kind="stable")]
-    ranked = score[order]
-    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))[: order.size]
-    total = np.append(0.0, np.cumsum(extra[order])[last])
-    chosen = int(np.argmin(total))
-    return None if chosen == 0 else float(ranked[last[chosen - 1]])
+    found = Candidates.of(score, extra)
+    chosen = int(np.argmin(np.append(0.0, found.loss_sum)))
+    return None if chosen == 0 else float(found.threshold[chosen - 1])
 
 
 def cross_fitted(
@@ -413,16 +318,20 @@ class _Asked:
     threshold: float | None = None
 
 
-@dataclass(frozen=True, eq=False)
 class _Rows:
     """The rows of a run with what answering and deferring them costs."""
 
-    run: RunItems
-    options: DecideOptions
-    population: Population
-    score: FloatArray
-    answering: FloatArray
-    deferring: FloatArray
+    def __init__(self, run: RunItems, options: DecideOptions) -> None:
+        self.run, self.options = run, options
+        self.population = Population.of(run, options.prevalence)
+        self.answering = options.costs.answer_costs(run)
+        self.deferring = options.costs.deferral_costs(run)
+        # What answering a row costs beyond deferring it, times its weight.
+        self.extra = self.population.weights * (self.answering - self.deferring)
+        self.always = [
+            self.asked("always answer", "always", run.predicted),
+            self.asked("always defer", "always", np.zeros_like(run.predicted)),
+        ]
 
     def asked(
         self, name: str, kind: Kind, accepted: BoolArray, threshold: float | None = None
@@ -441,6 +350,11 @@ class _Rows:
             ends += [min(priced), max(priced) + table.needless_deferral]
         return min(ends, default=0.0), max(ends, default=0.0)
 
+    def intervals(self, quantities: Mapping[Key, Quantity]) -> dict[Key, Interval]:
+        """Return the intervals of some means, all from one draw of patients."""
+        seed, level = self.options.score.seed, self.options.level
+        return self.population.intervals(quantities, BootstrapOptions(seed=seed, level=level))
+
 
 def decide_run(
     run: RunItems, options: DecideOptions, *, baselines: Mapping[str, RunItems] | None = None
@@ -450,17 +364,32 @@ def decide_run(
         raise InvalidValue(f"{run.source.path} has no row that was answered or abstained on")
     options.score.refuse_missing(run)
     options.score.refuse_seen(run, "makes its costs look too low")
-    score, note = _scores(run, options.score)
-    population = Population.of(run, options.prevalence)
-    answering, deferring = options.costs.answer_costs(run), options.costs.deferral_costs(run)
-    rows = _Rows(run, options, population, score, answering, deferring)
-    chow = chow_rule(run, options.costs, score, population)
-    extra = population.weights * (answering - deferring)
-    best = best_threshold(score, extra)
+    score, missing = options.score.scores_if_any(run)
+    rows = _Rows(run, options)
+    chow = chow_rule(run, options.costs, score, rows.population)
+    best = best_threshold(score, rows.extra)
     in_force = threshold_of_run(
         run, options.bound, score=options.score, certificate=options.certificate
     )
-    asked = [*_rules(rows, in_force, chow, best, extra), *_along_coverage(rows)]
+    asked = list(rows.always)
+    if in_force.certified:
+        name, threshold = "certified threshold", in_force.threshold
+        asked.append(rows.asked(name, "certified", in_force.answered, threshold))
+    if not chow.reason:
+        asked.append(rows.asked("Chow's rule", "chow", chow.accepted))
+    patients = run.table.patients
+    if patients.n > 1:
+        n_folds, seed = options.n_folds, options.score.seed
+        fitted = cross_fitted(score, rows.extra, patients.code, n_folds=n_folds, seed=seed)
+        asked.append(rows.asked("best threshold, cross-fitted", "cross-fitted", fitted, best))
+    given = options.answer_from
+    if given is not None:
+        name = f"answer from {given:g}"
+        asked.append(rows.asked(name, "given", accepts(score, given), given))
+    asked += [
+        rows.asked("", "curve", accepts(score, threshold), threshold)
+        for threshold in _along_coverage(score)
+    ]
     asked += [_baseline(rows, name, other) for name, other in (baselines or {}).items()]
     priced = _priced(rows, asked)
     if chow.reason:
@@ -469,7 +398,7 @@ def decide_run(
     return Decision(
         run=run,
         options=options,
-        population=population,
+        population=rows.population,
         in_force=in_force,
         n_scored=int(np.count_nonzero(~np.isnan(score))),
         policies=[policy for policy in priced if policy.kind != "curve"],
@@ -477,7 +406,7 @@ def decide_run(
         savings=_savings(rows, asked),
         best_threshold=best,
         chow=chow,
-        note=note,
+        note=f"There is no score and hence no curve: {missing}" if missing else "",
     )
 
 
@@ -485,84 +414,21 @@ def price_answers(
     run: RunItems, options: DecideOptions, answered: Mapping[str, BoolArray]
 ) -> list[Policy]:
     """Price always answering, always deferring and answering some rows, as `decide_run` does."""
-    population = Population.of(run, options.prevalence)
-    answering, deferring = options.costs.answer_costs(run), options.costs.deferral_costs(run)
-    no_score = np.full(run.n_items, math.nan)
-    rows = _Rows(run, options, population, no_score, answering, deferring)
-    asked = [
-        rows.asked("always answer", "always", run.predicted),
-        rows.asked("always defer", "always", np.zeros_like(run.predicted)),
-    ]
-    asked += [rows.asked(name, "given", kept) for name, kept in answered.items()]
-    return _priced(rows, asked)
+    rows = _Rows(run, options)
+    given = [rows.asked(name, "given", kept) for name, kept in answered.items()]
+    return _priced(rows, [*rows.always, *given])
 
 
-def _scores(run: RunItems, options: ScoreOptions) -> tuple[FloatArray, str]:
-    """Return the score of every row; where a run lacks the score of its task, none."""
-    try:
-        return scores_of(run, options.variant(run), calibrator=options.calibrator), ""
-    except InvalidValue as error:
-        if options.confidence or options.calibrator:
-            raise
-        return np.full(run.n_items, math.nan), f"There is no score and hence no curve: {error}"
-
-
-def _rules(
-    rows: _Rows,
-    in_force: ThresholdInForce,
-    chow: ChowRule,
-    best: float | None,
-    extra: FloatArray,
-) -> list[_Asked]:
-    answered, patients = rows.run.predicted, rows.run.table.patients
-    found = [
-        rows.asked("always answer", "always", answered),
-        rows.asked("always defer", "always", np.zeros_like(answered)),
-    ]
-    if in_force.certified:
-        name, threshold = "certified threshold", in_force.threshold
-        found.append(rows.asked(name, "certified", in_force.answered, threshold))
-    if not chow.reason:
-        found.append(rows.asked("Chow's rule", "chow", chow.accepted))
-    if patients.n > 1:
-        n_folds, seed = rows.options.n_folds, rows.options.score.seed
-        fitted = cross_fitted(rows.score, extra, patients.code, n_folds=n_folds, seed=seed)
-        found.append(rows.asked("best threshold, cross-fitted", "cross-fitted", fitted, best))
-    given = rows.options.answer_from
-    if given is not None:
-        name = f"answer from {given:g}"
-        found.append(rows.asked(name, "given", accepts(rows.score, given), given))
-    return found
-
-
-def _along_coverage(rows: _Rows) -> list[_Asked]:
+def _along_coverage(score: FloatArray) -> list[float | None]:
     """Return up to 50 thresholds that divide the scored rows evenly, from strict to lax."""
-    ranked = -np.sort(-rows.score[~np.isnan(rows.score)])
+    ranked = -np.sort(-score[~np.isnan(score)])
     picked = np.linspace(0, ranked.size - 1, min(ranked.size, _MOST_POINTS)).astype(np.int64)
-    thresholds = [None, *dict.fromkeys(ranked[picked].tolist())]
-    return [rows.asked("", "curve", accepts(rows.score, t), t) for t in thresholds]
+    return [None, *dict.fromkeys(ranked[picked].tolist())]
 
 
 def _baseline(rows: _Rows, name: str, other: RunItems) -> _Asked:
     """Price another run on the rows of this one; rows that it lacks or failed have no cost."""
-    place = {row.record_id: index for index, row in enumerate(other.table.rows)}
-    shared = dict[int, int]()
-    for index, row in enumerate(rows.run.table.rows):
-        found = place.get(row.record_id) if row.record_id else None
-        if found is None:
-            continue
-        truth = rows.run.table.labels[rows.run.table.truth[index]]
-        if truth != other.table.labels[other.table.truth[found]]:
-            raise InvalidValue(
-                f"{rows.run.place(index)} has another true answer in the baseline {name}; name a "
-                "run of the same cases"
-            )
-        shared[index] = found
-    if not shared:
-        raise InvalidValue(
-            f"the baseline {name} shares no record_id with {rows.run.source.path}; name a run of "
-            "the same cases"
-        )
+    shared = shared_rows(rows.run, other, f"the baseline {name}")
     answering = rows.options.costs.answer_costs(other)
     priced, answers = np.full(rows.run.n_items, math.nan), np.full(rows.run.n_items, math.nan)
     here, there = list(shared), list(shared.values())
@@ -584,45 +450,36 @@ def _priced(rows: _Rows, asked: Sequence[_Asked]) -> list[Policy]:
             if one.kind != "baseline":
                 found = team_quantities(rows.run, one.answers == 1, errors)
                 quantities |= {(index, name): quantity for name, quantity in found.items()}
-    intervals = _intervals(rows, quantities)
-    policies = []
+    intervals = rows.intervals(quantities)
+    population, policies = rows.population, []
     for index, one in enumerate(asked):
         shown = None
         if team is not None and one.kind != "baseline":
             means = {
-                name: (rows.population.mean(quantity.values), intervals[i, name])
+                name: (population.mean(quantity.values), intervals[i, name])
                 for (i, name), quantity in quantities.items()
                 if i == index and name != "cost"
             }
-            shown = workload(means, 1 - rows.population.mean(one.answers))
-        policies.append(_policy(rows, one, intervals[index, "cost"], shown))
+            shown = workload(means, 1 - population.mean(one.answers))
+        known = ~np.isnan(one.costs)
+        weights, cost = population.weights[known], population.mean(one.costs)
+        policies.append(
+            Policy(
+                name=one.name,
+                kind=one.kind,
+                threshold=one.threshold,
+                coverage=population.mean(one.answers),
+                n_answered=int(np.nansum(one.answers)),
+                n_rows=int(known.sum()),
+                effective_rows=float(weights.sum() ** 2 / np.square(weights).sum()),
+                cost=PER * cost,
+                low=PER * intervals[index, "cost"].low,
+                high=PER * intervals[index, "cost"].high,
+                reason="one of the true answers has no row here" if math.isnan(cost) else "",
+                workload=shown,
+            )
+        )
     return policies
-
-
-def _intervals(
-    rows: _Rows, quantities: Mapping[tuple[int, str], Quantity]
-) -> dict[tuple[int, str], Interval]:
-    seed, level = rows.options.score.seed, rows.options.level
-    return rows.population.intervals(quantities, BootstrapOptions(seed=seed, level=level))
-
-
-def _policy(rows: _Rows, one: _Asked, interval: Interval, shown: Workload | None) -> Policy:
-    known = ~np.isnan(one.costs)
-    weights, cost = rows.population.weights[known], rows.population.mean(one.costs)
-    return Policy(
-        name=one.name,
-        kind=one.kind,
-        threshold=one.threshold,
-        coverage=rows.population.mean(one.answers),
-        n_answered=int(np.nansum(one.answers)),
-        n_rows=int(known.sum()),
-        effective_rows=float(weights.sum() ** 2 / np.square(weights).sum()),
-        cost=PER * cost,
-        low=PER * interval.low,
-        high=PER * interval.high,
-        reason="one of the true answers has no row here" if math.isnan(cost) else "",
-        workload=shown,
-    )
 
 
 def _savings(rows: _Rows, asked: Sequence[_Asked]) -> list[Saving]:
@@ -636,19 +493,19 @@ def _savings(rows: _Rows, asked: Sequence[_Asked]) -> list[Saving]:
     if fitted is None:
         return []
     quantities = {}
-    for index, other in enumerate(others):
+    for other in others:
         (low, high), (least, most) = rows.bounds(fitted.answers), rows.bounds(other.answers)
         saved = Quantity(other.costs - fitted.costs, least - high, most - low)
-        quantities[index, "saved"] = saved
-    intervals = _intervals(rows, quantities)
+        quantities[other.name] = saved
+    intervals = rows.intervals(quantities)
     return [
         Saving(
             policy=fitted.name,
             against=other.name,
             n_rows=int(np.count_nonzero(~np.isnan(other.costs))),
-            saved=PER * rows.population.mean(quantities[index, "saved"].values),
-            low=PER * intervals[index, "saved"].low,
-            high=PER * intervals[index, "saved"].high,
+            saved=PER * rows.population.mean(quantities[other.name].values),
+            low=PER * intervals[other.name].low,
+            high=PER * intervals[other.name].high,
         )
-        for index, other in enumerate(others)
+        for other in others
     ]

@@ -231,7 +231,7 @@ def _arrivals(
     """Return the patients of a run with what they say at every moment, and the groups they have."""
     sample = sample_of(run, score_options(certificate, calibrator))
     refuse_calibration_patients(certificate, run, sample)
-    groups = groups_of(run, certificate.by) if certificate.by else {}
+    groups = groups_of(run, certificate.by)
     moments: list[Moment | None] = [float(number)] * run.n_items  # runs arrive one after another
     if time:
         moments = moments_of(run, time)
@@ -244,15 +244,13 @@ def _arrivals(
     for row, (code, moment) in enumerate(zip(run.participant.tolist(), moments, strict=True)):
         assert moment is not None
         by_visit.setdefault((code, moment), []).append(row)
-    inside = {name: groups[name] if certificate.by else None for name in promises if name in groups}
-    if not certificate.by:
-        inside = {"": None}
+    inside = {name: groups[name] for name in promises if name in groups}
     accepted = {name: sample.accepts(promises[name].threshold) for name in inside}
     found = []
     for (code, moment), rows in by_visit.items():
         of_group = {}
         for name, mask in inside.items():
-            place = np.array(rows) if mask is None else np.array(rows)[mask[rows]]
+            place = np.array(rows)[mask[rows]]
             if place.size:
                 taken = accepted[name][place]
                 of_group[name] = _Counts.of(

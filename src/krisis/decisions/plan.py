@@ -17,7 +17,13 @@ from typing import ClassVar, Protocol
 import numpy as np
 from scipy import special
 
-from krisis.decisions.sample import FEWEST_FOR_BETTING, chain_starts, check_bounds, divided
+from krisis.decisions.sample import (
+    DEFAULT_DELTA,
+    FEWEST_FOR_BETTING,
+    chain_starts,
+    check_bounds,
+    divided,
+)
 from krisis.decisions.simulated_studies import (
     AssumedPatients,
     Judge,
@@ -151,7 +157,7 @@ class Plan(Documented):
     cost: StudyCost | None = None
     builder: ClassVar[str] = "krisis.pages.plan:plan_document"
 
-    def to_dict(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """Return the plan as JSON values."""
         found = self.simulation
         return {
@@ -165,12 +171,7 @@ class Plan(Documented):
             "design_effect": self.design_effect,
             "simulation": None
             if found is None
-            else {
-                "power": found.power,
-                "standard_error": found.standard_error,
-                "n_studies": found.n_studies,
-                "source": found.source,
-            },
+            else {**asdict(found), "standard_error": found.standard_error},
             "inputs": dict(self.inputs),
             "cost": None if self.cost is None else asdict(self.cost),
         }
@@ -388,7 +389,7 @@ def plan_certificate(
     study: Study,
     *,
     risk: float,
-    delta: float = 0.1,
+    delta: float = DEFAULT_DELTA,
     expected_risk: float | None = None,
     pilot: Pilot | None = None,
 ) -> Plan:

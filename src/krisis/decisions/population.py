@@ -121,7 +121,6 @@ class Population:
         the strata: a cost that was never seen may still exist.
         """
         pools = self.pools
-        cell = self.stratum * pools.n + pools.code
         unit = np.bincount(pools.code, weights=self.weights, minlength=pools.n)
         n_units = max(2, round(1 / float(np.square(unit).sum()))) if self.reweighted else pools.n
         n_units = min(n_units, pools.n)
@@ -129,39 +128,33 @@ class Population:
         factor = Lots.drawn(1, options).factor
         found = {}
         for name, q in quantities.items():
-            part = _Resampled(q, cell, (self.shares, pools.n))
-            below, above = part.means(counts, factor)
             value = self.mean(q.values)
             if math.isnan(value):
                 found[name] = Interval.undefined("a_stratum_has_no_rows", level=options.level)
                 continue
+            below, above = self._resampled(q, counts, factor)
             figure = FigureRange(value=value, low=q.low, high=q.high)
             found[name] = bootstrap_interval(
                 below, above, figure, n_units=n_units, level=options.level
             )
         return found
 
-
-class _Resampled:
-    """One mean under drawn patients: sums and rows of every patient in every stratum."""
-
-    def __init__(self, quantity: Quantity, cell: IntArray, design: tuple[FloatArray, int]) -> None:
-        self.shares, n_units = design
-        n_strata = self.shares.size
-        known = ~np.isnan(quantity.values)
-        size, shape = n_strata * n_units, (n_strata, n_units)
-        self.rows = np.bincount(cell[known], minlength=size).reshape(shape).astype(np.float64)
-        self.sums = np.bincount(cell[known], quantity.values[known], size).reshape(shape)
-        self.extra = 1 / np.count_nonzero(self.shares)
-        self.ends = np.array([quantity.low, quantity.high])[:, None, None] * self.extra
-
-    def means(self, counts: FloatArray, factor: FloatArray) -> FloatArray:
-        """Return the mean with the pseudo-answer at the low and at the high end."""
-        base = self.rows @ counts + self.extra * factor
-        found: FloatArray = np.einsum(
-            "k,ekr->er", self.shares, (self.sums @ counts + self.ends * factor) / base
+    def _resampled(self, q: Quantity, counts: FloatArray, factor: FloatArray) -> FloatArray:
+        """Return the mean under drawn patients, with the pseudo-answer at the low and high end."""
+        shape = (self.shares.size, self.pools.n)
+        known = ~np.isnan(q.values)
+        cell = (self.stratum * self.pools.n + self.pools.code)[known]
+        size = self.shares.size * self.pools.n
+        rows = np.bincount(cell, minlength=size).reshape(shape).astype(np.float64)
+        sums = np.bincount(cell, q.values[known], size).reshape(shape)
+        extra = 1 / np.count_nonzero(self.shares)
+        ends = np.array([q.low, q.high])[:, None, None] * extra
+        means: FloatArray = np.einsum(
+            "k,ekr->er",
+            self.shares,
+            (sums @ counts + ends * factor) / (rows @ counts + extra * factor),
         )
-        return found
+        return means
 
 
 def _shares(prevalence: Prevalence, run: RunItems) -> FloatArray:
@@ -214,3 +207,11 @@ def answers_of(run: RunItems) -> list[Label]:
 def positive_of(run: RunItems) -> Label | None:
     """Return the answer that means disease: that of the task, else 1 beside 0."""
     return run.table.answers.positive_key(run.table.labels) if run.table.labels else None
+
+
+def is_positive(run: RunItems) -> BoolArray:
+    """True where the true answer is the positive one."""
+    positive = positive_of(run)
+    if positive not in run.table.labels:
+        return np.zeros(run.n_items, dtype=np.bool_)
+    return np.asarray(run.table.truth == run.table.labels.index(positive))

@@ -82,10 +82,10 @@ class Places:
     """Accuracy and abstention by the place of a record in its call; slopes are per place."""
 
     shares: Sequence[Mapping[str, float]]
-    accuracy_slope: float
-    accuracy_p: float
-    abstention_slope: float
-    abstention_p: float
+    accuracy_slope: float = math.nan
+    accuracy_p: float = math.nan
+    abstention_slope: float = math.nan
+    abstention_p: float = math.nan
     reason: str = ""
 
 
@@ -352,10 +352,7 @@ def _places(rows: Iterable[EvaluationResult], seed: int) -> Places | None:
     )
     if max(together.values()) > 1:
         reason = "rows of one patient share a call, in an order that is not random"
-        blank = dict.fromkeys(
-            ("accuracy_slope", "accuracy_p", "abstention_slope", "abstention_p"), math.nan
-        )
-        return Places(shares=shares, reason=reason, **blank)
+        return Places(shares=shares, reason=reason)
     slope, p = trend_within(right, place, call, seed=seed)
     other_slope, other_p = trend_within(abstained, place, call, seed=seed)
     return Places(

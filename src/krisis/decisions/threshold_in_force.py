@@ -14,9 +14,11 @@ import numpy as np
 from krisis.decisions.certify import Certificate
 from krisis.decisions.run_sample import ScoreOptions, groups_of, sample_of, too_many_missing
 from krisis.decisions.sample import (
-    Certified,
+    DEFAULT_DELTA,
+    DEFAULT_RISK,
     Method,
     Sample,
+    ThresholdSearch,
     check_bounds,
     find_threshold,
     ratio_interval,
@@ -27,8 +29,6 @@ from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
 from krisis.statistics.intervals import Interval
-
-DEFAULT_RISK, DEFAULT_DELTA = 0.05, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +57,19 @@ class ThresholdInForce:
     certified: bool = False
     lowest_risk: float = math.nan
     n_lowest: int = 0
-    no_size_helps: bool = False
     reason: str = ""
-    search: Certified | None = None
+    search: ThresholdSearch | None = None
     sample: Sample | None = None
 
     def coverage(self) -> Interval:
         """Return the interval of the share of cases that are answered, valid for any number."""
         assert self.sample is not None
         return ratio_interval(self.sample, self.answered, np.ones(self.sample.n_rows, np.bool_))
+
+    @property
+    def no_size_helps(self) -> bool:
+        """Tell whether every threshold is shown to exceed the bound."""
+        return self.search is not None and self.search.no_size_helps
 
     @property
     def n_left(self) -> int:
@@ -132,21 +136,17 @@ def threshold_of_sample(
             search=found,
             sample=sample,
         )
-    curve = found.tested.curve
-    tested = [test.candidate for test in found.search.tests]
-    best = min(tested, key=curve.risk) if tested else found.best(bound.risk)
+    best = found.best if found.lowest is None else found.lowest
     if best is None:
         none = "no answer has a confidence"
         return ThresholdInForce(bound=bound, answered=own, reason=none, search=found)
-    accepted = sample.accepts(float(curve.threshold[best]))
-    helps_not = method != "crc" and found.no_size_helps(bound.risk, bound.delta)
+    accepted = sample.accepts(float(found.tested.candidates.threshold[best]))
     return ThresholdInForce(
         bound=bound,
         answered=own,
         lowest_risk=float(sample.loss[accepted].mean()),
         n_lowest=int(accepted.sum()),
-        no_size_helps=helps_not,
-        reason="" if helps_not else "too few cases to tell",
+        reason="" if found.no_size_helps else "too few cases to tell",
         search=found,
     )
 
@@ -161,11 +161,8 @@ def _of_certificate(
         reason = "the certificate names no threshold"
         return ThresholdInForce(bound=bound, answered=run.predicted, reason=reason)
     sample = sample_of(run, score_options(certificate, score.calibrator))
-    groups = {"": np.ones(run.n_items, dtype=np.bool_)}
-    if certificate.by:
-        groups = groups_of(run, certificate.by)
     answered = np.zeros(run.n_items, dtype=np.bool_)
-    for name, rows in groups.items():
+    for name, rows in groups_of(run, certificate.by).items():
         answered |= rows & sample.accepts(known.get(name))
     return ThresholdInForce(
         bound=bound,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.decisions.certify import Certificate, Identity, Threshold
+from krisis.decisions.certify import Certificate, Identity, Threshold, patients_to_show
 from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import (
     ScoreOptions,
@@ -21,7 +21,7 @@ from krisis.decisions.run_sample import (
     rows_hash,
     sample_of,
 )
-from krisis.decisions.sample import Sample, ratio_interval
+from krisis.decisions.sample import DEFAULT_DELTA, Sample, ratio_interval
 from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, JsonValue
@@ -42,14 +42,16 @@ class Promise:
 
     threshold: float
     risk: float
-    delta: float = 0.1
+    delta: float = DEFAULT_DELTA
     whole: bool = False
 
     @classmethod
     def of(cls, certificate: Certificate, part: Threshold) -> Promise:
         """Take the promise of one part of a certificate."""
         whole = certificate.method == "crc"
-        return cls(float(part.threshold or 0.0), certificate.risk, part.delta or 0.1, whole)
+        return cls(
+            float(part.threshold or 0.0), certificate.risk, part.delta or DEFAULT_DELTA, whole
+        )
 
     def losses(self, sample: Sample) -> tuple[Sample, FloatArray, BoolArray]:
         """Return the losses of the accepted rows, and the rows that the risk is an average of.
@@ -69,19 +71,41 @@ class Promise:
 
         Held where the interval lies below the bound, broken where it lies above.
         """
-        if not self.whole and sample.clustered and sample.few_patients(self.risk, self.delta):
-            sample = sample.one_row_each()
-        interval = ratio_interval(*self.losses(sample), level=level)
+        interval = ratio_interval(*self.losses(self.tested(sample)), level=level)
         if interval.defined and interval.high <= self.risk:
             return "held", interval
         if interval.defined and interval.low > self.risk:
             return "broken", interval
         return "cannot tell", interval
 
+    def tested(self, sample: Sample) -> Sample:
+        """Return the rows that are tested: one per patient where there are few of several rows."""
+        few = sample.clustered and sample.few_patients(self.risk, self.delta)
+        return sample.one_row_each() if few and not self.whole else sample
 
-@dataclass(frozen=True, slots=True)
+    def n_to_tell(self, sample: Sample, *, level: float = _LEVEL) -> int | None:
+        """Return how many patients like these would decide in 80 % of studies; None if unknown.
+
+        A risk seen below the bound would be shown to hold, one above it to be broken: that is the
+        share of right answers below its own bound.
+        """
+        tested = self.tested(sample)
+        people, lost, among = self.losses(tested)
+        risk = self.risk
+        if among.any() and lost[among].mean() > risk:
+            lost, risk = 1 - lost, 1 - risk
+        n = patients_to_show(people, lost, among, risk=risk, level=(1 - level) / 2)
+        n *= sample.n_patients / max(1, tested.n_patients)  # some had no row at the place drawn
+        return math.ceil(n) if n > sample.n_patients else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartVerdict:
-    """What new rows say to one threshold: risk and coverage with exact intervals."""
+    """What new rows say to one threshold: risk and coverage with exact intervals.
+
+    ``n_to_tell`` is how many patients like these would decide in 80 % of studies; None where they
+    decide already, or where it is not known.
+    """
 
     group: str
     threshold: float
@@ -94,6 +118,18 @@ class PartVerdict:
     risk_interval: Interval
     coverage: float
     coverage_interval: Interval
+    n_to_tell: int | None
+
+    def to_json(self) -> JsonObject:
+        """Return the part as JSON values, intervals by their ends."""
+        risk, coverage = self.risk_interval, self.coverage_interval
+        return {
+            **asdict(self),
+            "risk_interval": [risk.low, risk.high],
+            "coverage_interval": [coverage.low, coverage.high],
+            "level": risk.level,
+            "interval_method": risk.method,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,24 +162,7 @@ class Verification(Documented):
             "verdict": self.verdict,
             "risk_bound": self.certificate.risk,
             "method": self.certificate.method,
-            "parts": [
-                {
-                    "group": part.group,
-                    "threshold": part.threshold,
-                    "verdict": part.verdict,
-                    "n_patients": part.n_patients,
-                    "n_rows": part.n_rows,
-                    "n_accepted": part.n_accepted,
-                    "loss_sum": part.loss_sum,
-                    "risk": part.risk,
-                    "risk_interval": [part.risk_interval.low, part.risk_interval.high],
-                    "coverage": part.coverage,
-                    "coverage_interval": [part.coverage_interval.low, part.coverage_interval.high],
-                    "level": part.risk_interval.level,
-                    "interval_method": part.risk_interval.method,
-                }
-                for part in self.parts
-            ],
+            "parts": [part.to_json() for part in self.parts],
             "groups_not_certified": list(self.not_certified),
             "exchangeability": {"p_scores": self.p_scores, "p_time": self.p_time},
         }
@@ -164,17 +183,19 @@ def verify_run(
     refuse_other(certificate, run, confidence, calibrator)
     sample = sample_of(run, score_options(certificate, calibrator))
     refuse_calibration_patients(certificate, run, sample)
-    groups = groups_of(run, certificate.by) if certificate.by else {}
+    groups = groups_of(run, certificate.by)
     known = {part.group: part for part in certificate.parts if part.threshold is not None}
     if not known:
         raise InvalidValue("the certificate names no threshold, so there is nothing to verify")
-    everyone = np.ones(run.n_items, dtype=np.bool_)
-    judged = {name: groups.get(name, everyone & (not certificate.by)) for name in known}
+    nobody = np.zeros(run.n_items, dtype=np.bool_)
     level = 1 - (1 - _LEVEL) / len(known)
     scores = patient_scores(sample)
     return Verification(
         certificate,
-        [_judged(certificate, known[name], (sample, rows), level) for name, rows in judged.items()],
+        [
+            _judged(certificate, part, sample.part(groups.get(name, nobody)), level)
+            for name, part in known.items()
+        ],
         sorted(set(groups) - set(known)),
         p_scores=same_scores_p(certificate.calibration_scores, scores, sample.seed),
         p_time=None if not time else _time_p(run, np.array(scores), time, sample.seed),
@@ -231,26 +252,26 @@ def refuse_calibration_patients(certificate: Certificate, run: RunItems, sample:
         )
 
 
-def _judged(
-    certificate: Certificate, part: Threshold, rows: tuple[Sample, BoolArray], level: float
-) -> PartVerdict:
-    sample, promise = rows[0].part(rows[1]), Promise.of(certificate, part)
+def _judged(certificate: Certificate, part: Threshold, sample: Sample, level: float) -> PartVerdict:
+    promise = Promise.of(certificate, part)
     accepted = sample.accepts(promise.threshold)
     _, lost, among = promise.losses(sample)
     verdict, risk = promise.judged(sample, level=level)
-    everyone = np.ones(sample.n_rows, dtype=np.bool_)
     return PartVerdict(
-        part.group,
-        promise.threshold,
-        verdict,
-        sample.n_patients,
-        sample.n_rows,
-        int(accepted.sum()),
-        float(sample.loss[accepted].sum()),
-        float(lost.sum()) / int(among.sum()) if among.any() else math.nan,
-        risk,
-        float(accepted.mean()) if sample.n_rows else math.nan,
-        ratio_interval(sample, accepted, everyone, level=level),
+        group=part.group,
+        threshold=promise.threshold,
+        verdict=verdict,
+        n_patients=sample.n_patients,
+        n_rows=sample.n_rows,
+        n_accepted=int(accepted.sum()),
+        loss_sum=float(sample.loss[accepted].sum()),
+        risk=float(lost.sum()) / int(among.sum()) if among.any() else math.nan,
+        risk_interval=risk,
+        coverage=float(accepted.mean()) if sample.n_rows else math.nan,
+        coverage_interval=ratio_interval(
+            sample, accepted, np.ones(sample.n_rows, dtype=np.bool_), level=level
+        ),
+        n_to_tell=promise.n_to_tell(sample, level=level) if verdict == "cannot tell" else None,
     )
 
 

@@ -28,7 +28,7 @@ Verdict = Literal["met", "exceeded", "missed", "not shown by these data", "too f
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ThresholdQuestion:
     """At most a share wrong of the answers kept, or at least a share of all rows answered."""
 
     kind: Kind
@@ -48,7 +48,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ThresholdEffect:
     """What a threshold does to some rows; intervals are of 95 %, by patient.
 
     ``n_rows`` are answered or abstained on. An answer below the threshold, or without a score, is
@@ -73,14 +73,14 @@ class Part:
         """Tell whether the risk would say more about single patients than about the model."""
         return self.n_patients_kept < SMALLEST_GROUP
 
-    def verdict(self, question: Question) -> Verdict:
+    def verdict(self, question: ThresholdQuestion) -> Verdict:
         """Say what these rows say to a question."""
         wrong = question.kind == "wrong"
         return question.verdict(self.risk_interval if wrong else self.coverage_interval)
 
 
 @dataclass(frozen=True, eq=False)
-class Desk:
+class ScoredRun:
     """The scored rows of a run from which a threshold is chosen; a wrong answer is a loss of 1.
 
     ``score`` is that of the rows of the table; ``sample`` holds them in the order in which they
@@ -92,7 +92,7 @@ class Desk:
     sample: Sample
 
     @classmethod
-    def of(cls, run: RunItems, options: ScoreOptions) -> Desk:
+    def of(cls, run: RunItems, options: ScoreOptions) -> ScoredRun:
         """Take the rows of a run, which need not be sorted by patient."""
         table, variant = run.table, options.variant(run)
         if variant == "stated" == run.default_confidence:
@@ -120,12 +120,12 @@ class Desk:
         """Return the largest share of the rows that a threshold can answer."""
         return self.sample.n_scored / max(1, self.sample.n_rows)
 
-    def choose(self, question: Question) -> float | None:
+    def choose(self, question: ThresholdQuestion) -> float | None:
         """Return the laxest threshold with that risk, the strictest with that coverage, or None.
 
         It is chosen on the rows it is then seen on, so it looks better than it is.
         """
-        curve = self.sample.curve
+        curve = self.sample.candidates
         if question.kind == "wrong":
             fits = curve.loss_sum / curve.n_accepted <= question.share
         else:
@@ -137,25 +137,16 @@ class Desk:
 
     def below(self, threshold: float) -> float:
         """Return the next score below a threshold; minus infinity where there is none."""
-        ordered = self.sample.curve.threshold
+        ordered = self.sample.candidates.threshold
         after = int(np.searchsorted(-ordered, -threshold, side="right"))
         return float(ordered[after]) if after < ordered.size else -math.inf
 
-    def accepts(self, threshold: float | None) -> BoolArray:
-        """True where a row of the table is answered at a threshold."""
-        return self.sample.accepts(threshold)
-
-    @property
-    def level(self) -> float:
-        """The level of all intervals of this desk."""
-        return BootstrapOptions().level
-
     def _interval(self, share: Share) -> Interval:
-        return share.uncertainty(self.table, BootstrapOptions(level=self.level)).interval
+        return share.uncertainty(self.table, BootstrapOptions()).interval
 
     def part(
         self, answered: BoolArray, rows: BoolArray | None = None, *, kind: Kind = "answer"
-    ) -> Part:
+    ) -> ThresholdEffect:
         """Count what answering only some rows does to part of the table, or to all of it.
 
         Where only what is wrong is asked for, the interval of the coverage is left out.
@@ -168,7 +159,7 @@ class Desk:
         covered = Interval.undefined("not_asked")
         n_deferred = int(np.count_nonzero(own)) - risk.n_evaluated
         n_wrong = int(np.count_nonzero(self.wrong & inside))
-        return Part(
+        return ThresholdEffect(
             n_patients=_n_patients(table, inside),
             n_rows=coverage.n_evaluated,
             n_abstained=coverage.n_evaluated - int(np.count_nonzero(own)),
@@ -195,8 +186,7 @@ class Desk:
     @cached_property
     def band(self) -> list[BandPoint]:
         """Return the interval of the risk at thresholds along the curve."""
-        options = BootstrapOptions(level=self.level)
-        return risk_band(self.table, score=self.score, options=options)
+        return risk_band(self.table, score=self.score, options=BootstrapOptions())
 
 
 def variants_among(rows: Iterable[JsonMapping]) -> list[str]:

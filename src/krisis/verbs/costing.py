@@ -7,18 +7,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.decisions.costs import CostTable, costs_of_run
-from krisis.decisions.decide import DecideOptions, Decision, Team, decide_run, team_from
+from krisis.decisions.costs import CostTable, Team, costs_of_run, team_from
+from krisis.decisions.decide import DecideOptions, Decision, decide_run
 from krisis.decisions.decision_curve import THRESHOLDS, CurveOptions, DecisionCurve, decision_curve
 from krisis.decisions.population import Prevalence
 from krisis.decisions.reader import ReaderDecision, decide_with_reader
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
-from krisis.decisions.threshold_in_force import (
-    DEFAULT_DELTA,
-    DEFAULT_RISK,
-    RiskBound,
-    threshold_of_run,
-)
+from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK
+from krisis.decisions.threshold_in_force import RiskBound, threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.metrics.items import RunItems, Source
 from krisis.results.artefacts import kind_of
@@ -140,7 +136,7 @@ def decide(
                 score=score,
                 thresholds=sorted(set(thresholds)) or THRESHOLDS,
                 answer_from=answer_from,
-                team=_team(None, stated),
+                team=_stated_team(stated),
                 default_action=default_action or "none",  # type: ignore[arg-type] # checked there
                 prevalence=population,
             ),
@@ -153,7 +149,7 @@ def decide(
         certificate=sealed,
         score=score,
         prevalence=population,
-        team=_team(costs, stated),
+        team=_stated_team(stated) or costs.team,
         n_folds=folds,
         answer_from=threshold,
     )
@@ -179,12 +175,10 @@ def _refuse_beside_reader(**others: object) -> None:
             )
 
 
-def _team(costs: CostTable | None, stated: Mapping[str, float | str | None]) -> Team | None:
-    """Return the team of the options, else that of the cost table."""
+def _stated_team(stated: Mapping[str, float | str | None]) -> Team | None:
+    """Return the team of the options, if they say anything of it."""
     given = {name: value for name, value in stated.items() if value is not None}
-    if given:
-        return team_from(given, "the options of the reader")
-    return team_from(costs.team, costs.place) if costs and costs.team else None
+    return team_from(given, "the options of the reader") if given else None
 
 
 def baselines_of(

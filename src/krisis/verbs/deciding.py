@@ -30,9 +30,9 @@ from krisis.decisions.check import Check, Gate, check_run
 from krisis.decisions.costs import CostTable, read_costs
 from krisis.decisions.monitor import Monitoring, monitor_runs
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
-from krisis.decisions.sample import METHODS
+from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK, METHODS
 from krisis.decisions.stability import stability_of_saved
-from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK, RiskBound
+from krisis.decisions.threshold_in_force import RiskBound
 from krisis.decisions.verify import Verification, verify_run
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import read_object

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.costs import costs_of_run
-from krisis.decisions.decide import DecideOptions, decide_run, team_from
+from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
 from krisis.decisions.population import Prevalence
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
@@ -122,9 +122,8 @@ def report(
     if cost:
         items = items_of(run)
         costs = costs_of_run(items, None if cost == "preset" else Path(cost))
-        team = None if costs.team is None else team_from(costs.team, costs.place)
         options = DecideOptions(
-            costs=costs, certificate=sealed, team=team, score=score, prevalence=population
+            costs=costs, certificate=sealed, team=costs.team, score=score, prevalence=population
         )
         priced = decide_run(items, options, baselines=baselines_of(run, against))
         shown.append(cost_section(priced))

@@ -16,6 +16,7 @@ from krisis.decisions.plan import (
     plan_estimate,
     plan_non_inferior,
 )
+from krisis.decisions.sample import DEFAULT_DELTA
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.abstention import SelectiveAccuracy
 from krisis.metrics.base import BaseMetric
@@ -38,9 +39,10 @@ def plan(
     discordance: float | None = None,
     margin: float | None = None,
     risk: float | None = None,
-    delta: float = 0.1,
+    delta: float = DEFAULT_DELTA,
     expected_risk: float | None = None,
     power: float = 0.8,
+    alpha: float = 0.05,
     cluster_size: float | None = None,
     icc: float | None = None,
     n: int | None = None,
@@ -63,6 +65,7 @@ def plan(
         delta: Of certify: the probability that the certificate is wrong.
         expected_risk: Of certify: the expected share of errors among the answers.
         power: Probability that the study succeeds; of estimate, that the interval is narrow enough.
+        alpha: Two-sided error of the test, or 1 minus the level of the interval; certify has delta.
         cluster_size: Rows per patient.
         icc: Correlation of two rows of one patient.
         n: Patients available; report what they can show.
@@ -86,6 +89,7 @@ def plan(
     pilot = _pilot(pilots, chosen, most=most)
     study = Study(
         power=power,
+        alpha=alpha,
         patients=patients_of(pilot, cluster_size, icc),
         n_patients=n,
         n_simulations=simulations,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,15 +17,19 @@ from krisis.decisions.certify import (
 from krisis.decisions.costs import OWNERSHIP, PER
 from krisis.decisions.decide import DecideOptions, price_answers
 from krisis.decisions.run_sample import rows_hash, sample_of, too_many_missing
-from krisis.decisions.sample import METHODS, Sample
+from krisis.decisions.sample import DEFAULT_DELTA, METHODS, Sample
 from krisis.decisions.threshold_in_force import (
-    DEFAULT_DELTA,
     RiskBound,
     ThresholdInForce,
     threshold_of_sample,
 )
 from krisis.decisions.verify import score_options
-from krisis.decisions.working_point import Desk, Part, Question, variants_among
+from krisis.decisions.working_point import (
+    ScoredRun,
+    ThresholdEffect,
+    ThresholdQuestion,
+    variants_among,
+)
 from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.items import RunItems, Source
@@ -41,6 +44,7 @@ from krisis.pages.numbers import Estimate, threshold_above
 from krisis.pages.verdict import threshold_verdict
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result
+from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.task_facts import TaskFacts
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.entries import ARTEFACTS, artefacts_in
@@ -92,9 +96,9 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     }
     verdict = ""
     try:
-        desk = _desk(items, asked, variant, available)
-        in_force = _in_force(items, desk.sample, asked)
-        content |= _answered(items, desk, asked, in_force)
+        scored = _scored_run(items, asked, variant, available)
+        in_force = _in_force(items, scored.sample, asked)
+        content |= _answered(items, scored, asked, in_force)
         if not content["not_judged"]:
             verdict = verdict_html(threshold_verdict(items.table, in_force))
         if content["not_judged"]:
@@ -241,7 +245,7 @@ def _available(run: ViewedRun) -> list[str]:
     return ["stated"] * stated + [name for name in found if name != "stated"]
 
 
-def _desk(items: RunItems, asked: Asked, variant: str, available: list[str]) -> Desk:
+def _scored_run(items: RunItems, asked: Asked, variant: str, available: list[str]) -> ScoredRun:
     """Return the rows with their scores, made once for a run and a variant."""
     if not items.n_items:
         raise InvalidValue(
@@ -262,26 +266,28 @@ def _desk(items: RunItems, asked: Asked, variant: str, available: list[str]) -> 
             f"{items.n_items:,} rows; use the command."
         )
     key = ("decide", variant, asked.rows_per_patient)
-    return items.table.shared(key, lambda: Desk.of(items, asked.score))
+    return items.table.shared(key, lambda: ScoredRun.of(items, asked.score))
 
 
-def _answered(items: RunItems, desk: Desk, asked: Asked, in_force: ThresholdInForce) -> JsonObject:
+def _answered(
+    items: RunItems, scored: ScoredRun, asked: Asked, in_force: ThresholdInForce
+) -> JsonObject:
     question = asked.question
-    naive = desk.choose(question)
+    naive = scored.choose(question)
     # The threshold that was asked for by its coverage, else the certified one, else none: then the
     # model's own answers count.
     threshold = naive if question.kind == "answer" else in_force.threshold
-    answered = desk.accepts(naive) if question.kind == "answer" else in_force.answered
-    curve, n = desk.sample.curve, desk.sample.n_rows
+    answered = scored.sample.accepts(naive) if question.kind == "answer" else in_force.answered
+    curve, n = scored.sample.candidates, scored.sample.n_rows
     places = spread_evenly(curve.threshold.size, _MOST_POINTS).tolist()
     return {
-        "n_with_confidence": desk.sample.n_scored,
-        "cmax": desk.cmax,
+        "n_with_confidence": scored.sample.n_scored,
+        "cmax": scored.cmax,
         "n_levels": int(curve.threshold.size),
-        "point": _point(desk, threshold, answered, question),
-        "naive": _naive(desk, naive) if question.kind == "wrong" else None,
-        "certified": _certified(items, desk.sample, asked, in_force),
-        "groups": _groups(desk, answered, question),
+        "point": _point(scored, threshold, answered, question),
+        "naive": _naive(scored, naive) if question.kind == "wrong" else None,
+        "certified": _certified(items, scored.sample, asked, in_force),
+        "groups": _groups(scored, answered, question),
         "costs": _costs(items, asked, answered),
         "curve": [
             {
@@ -291,7 +297,7 @@ def _answered(items: RunItems, desk: Desk, asked: Asked, in_force: ThresholdInFo
             }
             for index in places
         ],
-        "level": desk.level,
+        "level": BootstrapOptions().level,
         "band": [
             {
                 "coverage": point.coverage,
@@ -299,33 +305,33 @@ def _answered(items: RunItems, desk: Desk, asked: Asked, in_force: ThresholdInFo
                 "low": point.selective.low,
                 "high": point.selective.high,
             }
-            for point in desk.band
+            for point in scored.band
         ],
     }
 
 
-def _facts(part: Part, question: Question) -> JsonObject:
+def _facts(part: ThresholdEffect, question: ThresholdQuestion) -> JsonObject:
     return {**asdict(part), "too_few": part.too_few, "verdict": part.verdict(question)}
 
 
 def _point(
-    desk: Desk, threshold: float | None, answered: BoolArray, question: Question
+    scored: ScoredRun, threshold: float | None, answered: BoolArray, question: ThresholdQuestion
 ) -> JsonObject:
-    shown = None if threshold is None else threshold_above(threshold, desk.below(threshold))
-    found = _facts(desk.part(answered), question)
+    shown = None if threshold is None else threshold_above(threshold, scored.below(threshold))
+    found = _facts(scored.part(answered), question)
     return {"threshold": threshold, "threshold_shown": shown, **found}
 
 
-def _naive(desk: Desk, threshold: float | None) -> JsonObject | None:
+def _naive(scored: ScoredRun, threshold: float | None) -> JsonObject | None:
     """Return the laxest threshold with that risk on the rows that chose it, for the footnote."""
     if threshold is None:
         return None
-    kept = desk.accepts(threshold)
+    kept = scored.sample.accepts(threshold)
     return {
         "threshold": threshold,
-        "threshold_shown": threshold_above(threshold, desk.below(threshold)),
+        "threshold_shown": threshold_above(threshold, scored.below(threshold)),
         "n_kept": int(kept.sum()),
-        "n_wrong": int((desk.wrong & kept).sum()),
+        "n_wrong": int((scored.wrong & kept).sum()),
     }
 
 
@@ -341,8 +347,8 @@ def _in_force(items: RunItems, sample: Sample, asked: Asked) -> ThresholdInForce
     bound = RiskBound(risk=asked.risk, delta=options.chance)
     if asked.method == "fixed-sequence" and _is_long(sample, bound.risk, bound.delta):
         why = (
-            f"{sample.n_rows:,} rows with {sample.curve.threshold.size:,} thresholds take longer "
-            "to test than a page should; the command does it"
+            f"{sample.n_rows:,} rows with {sample.candidates.threshold.size:,} thresholds take "
+            "longer to test than a page should; the command does it"
         )
         return ThresholdInForce(bound=bound, answered=own, reason=why)
     return threshold_of_sample(sample, bound, own=own, method=options.method)
@@ -370,10 +376,9 @@ def _certified(
     }
     if found is None:
         return facts
-    accepted, size = sample.accepts(found.threshold), math.nan
+    accepted, size_helps = sample.accepts(found.threshold), False
     if found.threshold is None:
-        bound, method = in_force.bound, _certify_options(asked).method
-        facts["reason"], size = why_none(found, bound.risk, bound.delta, method)
+        facts["reason"], size_helps = why_none(found)
     n_kept = int(accepted.sum())
     return {
         **facts,
@@ -384,24 +389,26 @@ def _certified(
         "n_kept": n_kept,
         "n_wrong": int(sample.loss[accepted].sum()),
         "coverage": n_kept / sample.n_rows,
-        "size_helps": not math.isnan(size),
+        "size_helps": size_helps,
         "assumptions": assumptions_of(items, sample, _certify_options(asked), [found.test]),
     }
 
 
 def _is_long(sample: Sample, risk: float, delta: float) -> bool:
     """Tell whether the chains of a sample have more tests than a page waits for."""
-    n_tests = min(risk * sample.n_scored / sample.most_rows, sample.curve.threshold.size)
+    n_tests = min(risk * sample.n_scored / sample.most_rows, sample.candidates.threshold.size)
     if sample.clustered and not sample.few_patients(risk, delta):
         return n_tests * sample.n_patients > _MOST_BETS
     return n_tests > _MOST_TESTS
 
 
-def _groups(desk: Desk, answered: BoolArray, question: Question) -> list[JsonObject]:
+def _groups(
+    scored: ScoredRun, answered: BoolArray, question: ThresholdQuestion
+) -> list[JsonObject]:
     found = []
-    for column, parts in desk.groups().items():
+    for column, parts in scored.groups().items():
         for name, rows in parts.items():
-            part = desk.part(answered, rows, kind=question.kind)
+            part = scored.part(answered, rows, kind=question.kind)
             value = name.removeprefix(f"{column}_") if name != f"unknown_{column}" else ""
             facts = _facts(part, question)
             facts["verdict"] = "too few to say" if part.too_few else facts["verdict"]

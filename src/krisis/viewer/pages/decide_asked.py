@@ -10,9 +10,8 @@ from pathlib import Path
 from krisis.decisions.costs import CostTable, costs_from, costs_of_run
 from krisis.decisions.population import answers_of
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
-from krisis.decisions.sample import METHODS
-from krisis.decisions.threshold_in_force import DEFAULT_DELTA, DEFAULT_RISK
-from krisis.decisions.working_point import Question
+from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK, METHODS
+from krisis.decisions.working_point import ThresholdQuestion
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
@@ -26,7 +25,7 @@ _MOST_ANSWERS_PRICED = 4
 class Asked:
     """What the address asks for: the question, the score, the certificate and the costs."""
 
-    question: Question
+    question: ThresholdQuestion
     confidence: str
     delta: float | None
     method: str
@@ -39,12 +38,12 @@ class Asked:
     def of(cls, query: Mapping[str, str]) -> Asked:
         """Read it, refusing what it cannot be."""
         shares = {kind: _share(query, kind) for kind in ("wrong", "answer")}
-        given = [Question(k, s) for k, s in shares.items() if s is not None]  # type: ignore[arg-type]
+        given = [ThresholdQuestion(k, s) for k, s in shares.items() if s is not None]  # type: ignore[arg-type]
         if len(given) > 1:
             raise InvalidValue("wrong and answer are two questions; ask one of them")
         rows = text_of(query, "rows_per_patient")
         return cls(
-            question=given[0] if given else Question("wrong", DEFAULT_RISK),
+            question=given[0] if given else ThresholdQuestion("wrong", DEFAULT_RISK),
             confidence=text_of(query, "confidence"),
             delta=number_of(query, "delta"),
             method=choice_of(query, "method", METHODS) or METHODS[0],
