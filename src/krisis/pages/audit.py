@@ -343,7 +343,7 @@ def _figure(one: Figure) -> Cell:
 
 def _places(places: Places) -> list[Content]:
     rows: list[list[Cell]] = [
-        [f"{one['place']:.0f}", one["accuracy"], one["abstention"], int(one["n"])]
+        [count(int(one["place"])), one["accuracy"], one["abstention"], int(one["n"])]
         for one in places.shares
     ]
     columns = (

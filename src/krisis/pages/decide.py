@@ -378,7 +378,7 @@ def curve_assumptions(curve: DecisionCurve) -> list[str]:
     ]
     if DEFERRAL in curve.curves:
         limit = options.answer_from
-        below = "" if limit is None else f" or the confidence is below {limit:g}"
+        below = "" if limit is None else f" or the confidence is below {given(limit)}"
         found.append(f"With deferral, a {unit} is deferred where the model abstained{below}.")
     if options.team is not None:
         found.append(options.team.assumption())

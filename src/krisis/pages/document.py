@@ -139,9 +139,10 @@ class Listing(Sentences):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names with what is known of each, such as the settings of a run."""
+    """Names with what is known of each, such as the settings of a run; ``keys`` for programs."""
 
     pairs: Sequence[tuple[str, str]]
+    keys: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

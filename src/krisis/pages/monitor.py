@@ -23,7 +23,7 @@ from krisis.pages.document import (
     VerdictLine,
 )
 from krisis.pages.figure import Figure, alt, data
-from krisis.pages.numbers import Estimate, count, threshold
+from krisis.pages.numbers import Estimate, count, evidence, given, level, share, threshold
 from krisis.pages.palette import CORRECT, REFERENCE, WRONG
 from krisis.pages.style import Mark, Series
 
@@ -77,7 +77,7 @@ def _line(found: Monitoring, part: MonitoredPart) -> VerdictLine:
         reason = f"broken since {_patient(part.alarm.since, part.alarm.since_patient)}"
     return VerdictLine(
         key=part.group or "all",
-        question=f"{whose}isk still at most {100 * bound:g} %?",
+        question=f"{whose}isk still at most {level(bound)}?",
         answer=_ANSWERS[part.state],
         figures=figures,
         reason=reason,
@@ -140,15 +140,15 @@ def _looks(part: MonitoredPart, bound: float) -> Table:
         Column("count", "accepted"),
         Column("figure", "lost", "sum of the losses of the accepted answers"),
         Column("share", "risk"),
-        Column("figure", "evidence broken", f"decisive from {1 / part.level:g} on"),
-        Column("figure", "evidence holds", f"decisive from {1 / part.level:g} on"),
+        Column("figure", "evidence broken", f"decisive from {given(1 / part.level)} on"),
+        Column("figure", "evidence holds", f"decisive from {given(1 / part.level)} on"),
     )
     rows: list[list[Cell]] = [
         [
             look.when,
             look.n_patients,
             look.n_accepted,
-            f"{look.loss_sum:g}",
+            look.loss_sum,
             Estimate(look.loss_sum / look.n_accepted if look.n_accepted else math.nan, bound=bound),
             _factor(look.log_evidence_broken),
             _factor(look.log_evidence_holds),
@@ -156,23 +156,19 @@ def _looks(part: MonitoredPart, bound: float) -> Table:
         for look in shown
     ]
     left = len(part.looks) - len(shown)
-    note = f"Evidence is decisive from {1 / part.level:g} on."
+    note = f"Evidence is decisive from {given(1 / part.level)} on."
     note += f" {count(left)} earlier looks are in the JSON." if left else ""
     return Table(columns=columns, rows=rows, title=part.group, note=note)
 
 
 def _factor(log_evidence: float) -> str:
-    """Write a factor of evidence; beyond a million its size says nothing more."""
-    value = math.exp(min(log_evidence, 700.0))
-    if value >= 1e6:
-        return "over a million"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    return evidence(math.exp(min(log_evidence, 700.0)))
 
 
 def _assumptions(found: Monitoring) -> list[str]:
     levels = {part.level for part in found.parts}
     divided = (
-        f" With {len(found.parts)} groups each may err with {100 * max(levels):.2g} %."
+        f" With {len(found.parts)} groups each may err with {share(Estimate(max(levels)))}."
         if len(found.parts) > 1
         else ""
     )
@@ -246,8 +242,8 @@ def evidence_figure(found: Monitoring) -> Figure:
         "monitor",
         title,
         f"Each new patient multiplies the evidence. It starts at 1 and is decisive from "
-        f"{decisive:g} on (dashed). A line that falls speaks for the bound.",
+        f"{given(decisive)} on (dashed). A line that falls speaks for the bound.",
         chart,
         table,
-        key=[Mark("line", Series(WRONG, (4, 3)), f"decisive: {decisive:g}")],
+        key=[Mark("line", Series(WRONG, (4, 3)), f"decisive: {given(decisive)}")],
     )

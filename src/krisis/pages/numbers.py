@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
+from typing import TYPE_CHECKING
 
-from krisis.statistics.intervals import Interval
+if TYPE_CHECKING:
+    from krisis.statistics.intervals import Interval
 
 MINUS = "\u2212"
 UNDEFINED = "undefined"
@@ -187,6 +189,36 @@ def level(value: float) -> str:
     ('95 %', '99.9 %')
     """
     return f"{100 * value:g} %"
+
+
+def dollars(value: float) -> str:
+    """Write an amount of money.
+
+    >>> dollars(1234.5)
+    '$1,234.50'
+    """
+    return f"${value:,.2f}"
+
+
+def megabytes(n_bytes: int) -> str:
+    """Write the size of a file.
+
+    >>> megabytes(386_404_992), megabytes(24_576)
+    ('386.4 MB', '0.02 MB')
+    """
+    size = n_bytes / 1e6
+    return f"{size:,.1f} MB" if size >= 0.1 else f"{size:.1g} MB"
+
+
+def evidence(factor: float) -> str:
+    """Write a factor of evidence; beyond a million its size says nothing more.
+
+    >>> evidence(0.0312), evidence(1234.5), evidence(2e9)
+    ('0.031', '1,234', 'over a million')
+    """
+    if factor >= 1e6:
+        return "over a million"
+    return f"{factor:,.0f}" if factor >= 100 else f"{factor:.2g}"
 
 
 def stored(value: object) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
+from importlib.resources import files
 
 import numpy as np
 
@@ -800,9 +802,10 @@ def _value(score: MetricScore | None) -> float | str:
 
 def _how(result: BenchmarkResult) -> list[Content]:
     made, account = result.provenance, result.suite.account
-    lines = [("data", account)] if account else []
-    lines += [("asked", str(made.asking))] if made.asking else []
-    return [Facts([*lines, *execution_facts(result)])]
+    lines = [("Data", account)] if account else []
+    lines += [("Asked", str(made.asking))] if made.asking else []
+    parts: list[Content] = [Facts(lines)] if lines else []
+    return [*parts, execution_facts(result)]
 
 
 def _inputs(result: BenchmarkResult, reproduce: str) -> list[Section]:
@@ -855,13 +858,19 @@ def _fact_words(value: JsonValue) -> str:
     return stored(value)
 
 
-def execution_facts(result: BenchmarkResult) -> list[tuple[str, str]]:
-    """Return how the run went, under the names that the JSON reports have in ``extras``."""
-    took, known = result.spending, result.extras
+@cache
+def _fact_names() -> dict[str, str]:
+    text = files("krisis.pages").joinpath("fact_names.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def execution_facts(result: BenchmarkResult) -> Facts:
+    """Return how the run went; the keys are the names that the JSON reports have in ``extras``."""
+    took, made, known = result.spending, result.provenance, result.extras
     if known.get("prompt_templates"):
         n = len(known["prompt_templates"])
         known["prompt_templates"] = f"{n} in extras.prompt_templates of the JSON report"
-    unknown = None if result.provenance.batch_size is None else "not known"
+    unknown = None if made.batch_size is None else "not known"
     facts: dict[str, JsonValue] = {
         **{name: unknown if known.get(name) is None else known[name] for name in EXECUTION_FIELDS},
         "tokens_lost": _lost_tokens(took) or None,
@@ -874,21 +883,23 @@ def execution_facts(result: BenchmarkResult) -> list[tuple[str, str]]:
         "n_batch_splits": took.n_batch_splits,
         "cost": took.cost if took.cost_unknown is None else f"unknown, {took.cost_unknown}",
         "n_dropped_fields": took.n_dropped_fields or None,
-        "models_answered": list(result.provenance.models_answered) or None,
-        "seed": result.provenance.seed,
-        "imported_at" if result.provenance.imported else "started_at": result.provenance.started_at,
-        "krisis_version": result.provenance.krisis_version,
-        "git_commit": result.provenance.git_commit,
-        "run_id": result.provenance.run_id,
+        "models_answered": list(made.models_answered) or None,
+        "seed": None if made.seed is None else str(made.seed),
+        "imported_at" if made.imported else "started_at": made.started_at,
+        "krisis_version": made.krisis_version,
+        "git_commit": made.git_commit,
+        "run_id": made.run_id,
         "latency_seconds": _flat(took.latency_seconds),
         "price_per_million_tokens": _flat(took.price_per_million_tokens),
         "cache_fault": took.cache_fault or None,
-        "repeats": result.provenance.repeats,
-        "versions": _flat(result.provenance.versions),
+        "repeats": made.repeats,
+        "versions": _flat(made.versions),
         "agreement": _flat(asdict(result.agreement)) if result.agreement else None,
         **{name: _flat(value) for name, value in result.other.items()},
     }
-    return [(name, _fact(value)) for name, value in facts.items() if value is not None]
+    shown = {name: stored(value) or "none" for name, value in facts.items() if value is not None}
+    names = _fact_names()
+    return Facts([(names.get(name, name), value) for name, value in shown.items()], list(shown))
 
 
 def _flat(value: JsonValue) -> JsonValue:
@@ -901,10 +912,4 @@ def _flat(value: JsonValue) -> JsonValue:
 def _lost_tokens(took: Spending) -> str:
     """Say how many of the tokens led to no answer; nothing where none did."""
     lost = took.lost_input_tokens or 0, took.lost_output_tokens or 0
-    return f"{lost[0]:,} in, {lost[1]:,} out, of the above" if any(lost) else ""
-
-
-def _fact(value: JsonValue) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{count(lost[0])} in, {count(lost[1])} out, of the above" if any(lost) else ""

@@ -284,7 +284,7 @@ def sheet_document(sheet: Sheet) -> Document:
             Section(key="flow", title="Flow of records", parts=[_flow_table(sheet)]),
             Section(key="facts", title="What the run says", parts=[facts]),
             *(one for one in shown.sections if one.key.startswith(_SHOWN)),
-            Section(key="model", title="Model card", parts=[Facts(execution_facts(sheet.result))]),
+            Section(key="model", title="Model card", parts=[execution_facts(sheet.result)]),
             Section(
                 key="data",
                 title="Data sheet",

@@ -26,7 +26,7 @@ from krisis.metrics.forms import Share, Undefined, prior_icc
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
-from krisis.pages.numbers import Estimate
+from krisis.pages.numbers import Estimate, count, level
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.run_items import items_of_result, source_of
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -215,10 +215,11 @@ def _knew_when(run: RunItems, guideline: _Comparator | None) -> VerdictLine:
     deferred, answered = table.abstained, table.answered
     figures = [
         Stated(
-            words=f"deferred {{}} of the {due.sum():,} due", estimate=_share(table, deferred, due)
+            words=f"deferred {{}} of the {count(int(due.sum()))} due",
+            estimate=_share(table, deferred, due),
         ),
         Stated(
-            words=f"answered {{}} of the {safe.sum():,} safe",
+            words=f"answered {{}} of the {count(int(safe.sum()))} safe",
             estimate=_share(table, answered, safe),
         ),
     ]
@@ -298,7 +299,7 @@ def _right(table: Table, guideline: _Comparator | None) -> VerdictLine:
         return line("cannot tell", reason="it answered no case")
     n = int(answered.sum())
     own = _share(table, table.correct, answered)
-    figures = [Stated(words=f"right in {{}} of {n:,} answers", estimate=own)]
+    figures = [Stated(words=f"right in {{}} of {count(n)} answers", estimate=own)]
     compared: list[Stated] = []
     difference = None
     if guideline is not None and (both := answered & guideline.answered).any():
@@ -306,7 +307,8 @@ def _right(table: Table, guideline: _Comparator | None) -> VerdictLine:
         mine = float(table.correct[both].mean())
         compared = [
             Stated(
-                words=f"{guideline.name} {{}} on {both.sum():,} of them", estimate=Estimate(theirs)
+                words=f"{guideline.name} {{}} on {count(int(both.sum()))} of them",
+                estimate=Estimate(theirs),
             ),
             Stated(words="on these the model {}", estimate=Estimate(mine), brief=False),
         ]
@@ -357,7 +359,7 @@ def _most_confident(table: Table) -> Stated:
     stated = np.sort(table.confidence[table.usable])
     limit = stated[-max(1, math.ceil(_MOST_CONFIDENT * stated.size))]
     top = table.usable & (table.confidence >= limit)
-    words = f"{{}} of its {top.sum():,} most confident answers are wrong"
+    words = f"{{}} of its {count(int(top.sum()))} most confident answers are wrong"
     return Stated(words=words, estimate=_share(table, ~table.correct, top), brief=False)
 
 
@@ -366,7 +368,7 @@ def _most_confident(table: Table) -> Stated:
 
 def usable_line(in_force: ThresholdInForce) -> VerdictLine:
     """Say from which confidence on a run may answer, or the lowest risk that it reaches."""
-    line = _Line("usable", f"Usable at a risk of {100 * in_force.bound.risk:g} %?")
+    line = _Line("usable", f"Usable at a risk of {level(in_force.bound.risk)}?")
     if in_force.threshold is not None:
         share = Estimate.of(float(in_force.answered.mean()), in_force.coverage())
         figures = [
@@ -380,7 +382,7 @@ def usable_line(in_force: ThresholdInForce) -> VerdictLine:
         return line("yes", figures)
     if math.isnan(in_force.lowest_risk):
         return line("cannot tell", reason=in_force.reason)
-    words = f"lowest tested risk {{}} in its {in_force.n_lowest:,} most confident answers"
+    words = f"lowest tested risk {{}} in its {count(in_force.n_lowest)} most confident answers"
     lowest = Estimate(in_force.lowest_risk, bound=in_force.bound.risk)
     figures = [Stated(words=words, estimate=lowest)]
     return line("no" if in_force.no_size_helps else "cannot tell", figures, reason=in_force.reason)
@@ -394,14 +396,14 @@ def left_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
     n, why, below = in_force.n_left, "abstained or gave no answer", 0
     if in_force.certified:
         below = n - int(np.count_nonzero(~table.answered))
-    parts = f", {below:,} of them below that confidence" if below > 0 else ""
+    parts = f", {count(below)} of them below that confidence" if below > 0 else ""
     if parts:
         why = f"the others {why}"
     return _Line("left_for_people", "Left for people")(
         None,
         [
             Stated(
-                words=f"{n:,} of {table.n_scored:,} cases ({{}}){parts}",
+                words=f"{count(n)} of {count(table.n_scored)} cases ({{}}){parts}",
                 estimate=Estimate(n / table.n_scored),
             )
         ],

@@ -9,6 +9,7 @@ import numpy as np
 
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult, table_of
+from krisis.pages.numbers import count
 
 N_SHOWN = 10
 REPLY_LETTERS = 600
@@ -96,4 +97,4 @@ def shortened(text: str, *, n_letters: int = REPLY_LETTERS) -> str:
     'abcd … (2 more characters)'
     """
     n_more = len(text) - n_letters
-    return text if n_more <= 0 else f"{text[:n_letters]} … ({n_more:,} more characters)"
+    return text if n_more <= 0 else f"{text[:n_letters]} … ({count(n_more)} more characters)"

@@ -31,7 +31,7 @@ from krisis.pages.charts.spec import (
     panel_titles,
 )
 from krisis.pages.figure import Chart, alt, data, percent_axis, unit_scale
-from krisis.pages.numbers import Estimate, count, figure, share
+from krisis.pages.numbers import Estimate, count, figure, given, share
 from krisis.pages.palette import ABSTAINED, CORRECT, GRID, INK, MUTED, REFERENCE, WRONG
 from krisis.pages.style import Mark, Series, Style, series
 from krisis.results.base import BenchmarkResult
@@ -597,7 +597,7 @@ def net_benefit(curves: Mapping[str, DecisionCurve], style: Style) -> FigureSpec
 def _benefit_finding(curves: Mapping[str, DecisionCurve]) -> str:
     found = {
         name: " and ".join(
-            f"{low:g}" if low == high else f"{low:g} to {high:g}"
+            given(low) if low == high else f"{given(low)} to {given(high)}"
             for low, high in useful_ranges(one)
         )
         for name, one in curves.items()
@@ -618,7 +618,7 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
     if not decisions:
         return nothing_to_draw("costs", "No run can be priced")
     first, alone = next(iter(decisions.values())), len(decisions) == 1
-    unit = f"{first.options.costs.unit} per {PER:,} {first.run.words[1]}s"
+    unit = f"{first.options.costs.unit} per {count(PER)} {first.run.words[1]}s"
     lines = {
         name: [_cost_point(policy, "threshold" if alone else name) for policy in one.curve]
         for name, one in decisions.items()
@@ -721,7 +721,7 @@ def team_errors(decision: Decision, style: Style) -> FigureSpec:
         for point in decision.curve
         if (work := point.workload) is not None
     ]
-    per = f"per {PER:,} {decision.run.words[1]}s"
+    per = f"per {count(PER)} {decision.run.words[1]}s"
     best = min(rows, key=lambda row: row["wrong"], default=None)
     title = "Model and readers together"
     if best is not None:
