@@ -68,6 +68,12 @@ class ThresholdInForce:
         return ratio_interval(self.sample, self.answered, np.ones(self.sample.n_rows, np.bool_))
 
     @property
+    def is_share(self) -> bool:
+        """Tell whether the risk is a share of wrong answers; else it is a mean loss."""
+        tested = self.sample or (self.search and self.search.tested)
+        return tested is None or tested.binary
+
+    @property
     def n_left(self) -> int:
         """Count the cases that are left for people."""
         return int(np.count_nonzero(~self.answered))
@@ -112,10 +118,21 @@ def threshold_of_run(
         score.refuse_seen(run, "voids the guarantee")
         sample = sample_of(run, score)
     except UserError as error:
-        silent = bool(np.isnan(table.confidence[table.answered]).all())
-        reason = "it stated no confidence" if silent else str(error).partition(";")[0]
-        return ThresholdInForce(bound=bound, answered=run.predicted, reason=reason)
+        return ThresholdInForce(
+            bound=bound, answered=run.predicted, reason=_why_no_score(run, score, error)
+        )
     return threshold_of_sample(sample, bound, own=run.predicted)
+
+
+def _why_no_score(run: RunItems, score: ScoreOptions, error: UserError) -> str:
+    table, name = run.table, score.confidence or run.default_confidence
+    if not table.answered.any():
+        return "it answered no case"
+    if np.isnan(table.confidence[table.answered]).all():
+        return "it stated no confidence"
+    if isinstance(error, MissingSignal):
+        return f"the confidence {name!r} needs signals that this model does not give"
+    return str(error).partition(";")[0]
 
 
 def threshold_of_sample(

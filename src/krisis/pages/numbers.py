@@ -60,6 +60,15 @@ def count(n: int) -> str:
     return f"{n:,}"
 
 
+def counted(n: int, noun: str) -> str:
+    """Write a count of things.
+
+    >>> counted(1, "case"), counted(1200, "case")
+    ('1 case', '1,200 cases')
+    """
+    return f"{count(n)} {noun}{'' if n == 1 else 's'}"
+
+
 def share(estimate: Estimate, *, interval: bool = True) -> str:
     """Write a share as a percentage.
 
