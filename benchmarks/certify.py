@@ -114,7 +114,7 @@ class Cell:
 
 def naive(sample: Sample) -> float | None:
     """Return the laxest threshold whose empirical risk is within the bound."""
-    curve = sample.curve
+    curve = sample.candidates
     within = np.flatnonzero(curve.loss_sum <= RISK * curve.n_accepted)
     return float(curve.threshold[within[-1]]) if within.size else None
 
@@ -213,7 +213,7 @@ def reasons(world: World, n_patients: int, n_runs: int) -> dict[str, float]:
         found = find_threshold(sample, "fixed-sequence", RISK, DELTA)
         if found.threshold is None:
             counts["none"] += 1
-            counts["no size helps"] += found.no_size_helps(RISK, DELTA)
+            counts["no size helps"] += found.no_size_helps
     return {name: count / n_runs for name, count in counts.items()}
 
 

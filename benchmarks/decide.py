@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.certify import CONFIDENCE, ROWS_PER_PATIENT, SHARES, SPREAD, WORLDS, World
-from krisis.decisions.decide import accepts, best_threshold, cross_fitted
+from krisis.decisions.decide import best_threshold, cross_fitted
 from krisis.decisions.population import Population, Quantity
+from krisis.decisions.sample import accepts
 from krisis.metrics.table import FloatArray, Units
 from krisis.statistics.bootstrap import BootstrapOptions
 

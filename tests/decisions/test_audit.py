@@ -360,13 +360,13 @@ def test_runs_on_other_records_are_refused(tmp_path: Path) -> None:
     rows = rows_of(30, lambda i, rng: {})
     run = read_items(saved(tmp_path, rows))
     cases: dict[str, RunItems] = {
-        "share no record_id": read_items(
+        "a.json shares no record_id": read_items(
             saved(tmp_path, [replace(row, record_id=f"x{row.record_id}") for row in rows], "a")
         ),
-        "have no record_id of their own": read_items(
+        "b.json shares no record_id": read_items(
             saved(tmp_path, [replace(row, record_id="") for row in rows], "b")
         ),
-        "different right answers": read_items(
+        "another true answer": read_items(
             saved(tmp_path, [replace(row, ground_truth=1) for row in rows], "c")
         ),
         "answered by every run": read_items(

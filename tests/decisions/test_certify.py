@@ -33,6 +33,7 @@ from krisis.decisions.sample import (
     crc,
     find_threshold,
     fixed_sequence,
+    laxest_passed,
     sgr,
 )
 from krisis.decisions.verify import (
@@ -130,7 +131,7 @@ def test_the_chains_are_those_of_the_description(
     found = fixed_sequence(
         accepted, lambda js: special.bdtr(errors[js], accepted[js], risk).tolist(), risk, delta
     )
-    assert found.chosen == brute_force(accepted.tolist(), errors.tolist(), risk, delta)
+    assert laxest_passed(found) == brute_force(accepted.tolist(), errors.tolist(), risk, delta)
 
 
 def test_answering_everything_is_tested_first_and_28_right_answers_are_too_few() -> None:
@@ -139,14 +140,12 @@ def test_answering_everything_is_tested_first_and_28_right_answers_are_too_few()
     assert find_threshold(sample([0] * 28), "fixed-sequence", 0.1, 0.0625).threshold is None
     # At risk 0.15 and delta 0.1 everything is tested at 0.02, and p = 0.85²⁹ = 0.009.
     found = find_threshold(sample([0] * 29), "fixed-sequence", 0.15, 0.1)
-    assert [(test.candidate + 1, test.level) for test in found.search.tests] == [
-        (29, pytest.approx(0.02))
-    ]
+    assert [(test.candidate + 1, test.level) for test in found.tests] == [(29, pytest.approx(0.02))]
     assert found.threshold == 0.5
     # With the last of 40 wrong it fails (p = 0.012 > 0.01), and the chain at 0.04 starts at 21.
     found = find_threshold(sample([0] * 39 + [1]), "fixed-sequence", 0.15, 0.05)
-    assert [test.candidate + 1 for test in found.search.tests] == [40, 20, 32]
-    assert found.search.tests[1].level == pytest.approx(0.04)
+    assert [test.candidate + 1 for test in found.tests] == [40, 20, 32]
+    assert found.tests[1].level == pytest.approx(0.04)
 
 
 def test_the_starts_by_hand() -> None:
@@ -162,27 +161,32 @@ def test_the_starts_by_hand() -> None:
 def test_a_plateau_is_one_candidate_and_chains_keep_what_allows_one_more_error() -> None:
     assert [c.candidates for c in chains_of(np.array([10, 40, 41, 60]), 0.15, 0.1)] == [[1, 3]]
     plateau = sample([0] * 30 + [1] * 30, [0.9] * 60)
-    assert plateau.curve.threshold.tolist() == [0.9]
+    assert plateau.candidates.threshold.tolist() == [0.9]
     assert find_threshold(plateau, "fixed-sequence", 0.1, 0.1).threshold is None
 
 
 def test_a_first_chain_that_passes_hands_its_level_on() -> None:
     accepted = np.array([60, 400])
     p_of = {0: 0.02, 1: 0.075}  # the chains share 0.08
-    assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen == 1
+
+    def chosen() -> int | None:
+        tests = fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1)
+        return laxest_passed(tests)
+
+    assert chosen() == 1
     p_of[0] = 0.04  # the first chain fails, so that the second is tested at 0.056
-    assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen is None
+    assert chosen() is None
     p_of[1] = 0.05
-    assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen == 1
+    assert chosen() == 1
 
 
 def test_bisection_by_hand() -> None:
     # A = 8 candidates: level 0.4/3 = 0.133; middles 3, 5, 6: 0.5⁴ = 0.0625, 0.5⁶, 0.5⁷ pass.
     accepted, none = np.arange(1, 9), np.zeros(8, dtype=np.int64)
     found = sgr(accepted, none, 0.5, 0.4)
-    assert [test.candidate for test in found.tests] == [3, 5, 6]
-    assert found.chosen == 6
-    assert all(test.level == pytest.approx(0.4 / 3) for test in found.tests)
+    assert [test.candidate for test in found] == [3, 5, 6]
+    assert laxest_passed(found) == 6
+    assert all(test.level == pytest.approx(0.4 / 3) for test in found)
 
 
 def test_conformal_risk_control_by_hand() -> None:
@@ -518,7 +522,7 @@ def test_rows_of_one_patient_ask_for_more_patients() -> None:
     found = find_threshold(clustered, "fixed-sequence", 0.08, 0.1)
     assert found.threshold is None
     expected = assured_rows(10, 200, risk=0.08, level=0.056)
-    assert similar_patients(clustered, found, 0.08, 0.1) == pytest.approx(expected, rel=0.05)
+    assert similar_patients(clustered, found) == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("n", [100, 300])
@@ -529,7 +533,7 @@ def test_the_size_named_gives_a_certificate_as_often_as_it_says(n: int) -> None:
     for number in range(60):
         drawn = simulated(*world.draw(generator, (n, 1), 0.0), number)
         found = find_threshold(drawn, "fixed-sequence", RISK, DELTA)
-        size = similar_patients(drawn, found, RISK, DELTA) if found.threshold is None else math.nan
+        size = similar_patients(drawn, found) if found.threshold is None else math.nan
         sizes += [] if math.isnan(size) else [min(int(size), 3000)]
     assert len(sizes) >= 5
     assert min(sizes) > n

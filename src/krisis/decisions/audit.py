@@ -10,9 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from krisis.confidence.variants import scores_of
 from krisis.decisions.audit_groups import GroupAudit
-from krisis.decisions.run_sample import ScoreOptions, group_columns
+from krisis.decisions.run_sample import ScoreOptions, group_columns, shared_rows
 from krisis.decisions.stability import Stability
 from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
@@ -236,12 +235,9 @@ def disputed_labels(runs: Sequence[RunItems], score: ScoreOptions) -> DisputedLa
     a reason, unless a score was asked for.
     """
     places = _shared(runs)
-    try:
-        scores = [scores_of(run, score.variant(run), calibrator=score.calibrator) for run in runs]
-    except InvalidValue as error:
-        if score.confidence or score.calibrator is not None:
-            raise
-        return DisputedLabels(n_confident=0, rows=[], reason=str(error))
+    scores, reasons = zip(*(score.scores_if_any(run) for run in runs), strict=True)
+    if reason := next(filter(None, reasons), ""):
+        return DisputedLabels(n_confident=0, rows=[], reason=reason)
     with np.errstate(invalid="ignore"):
         confident = np.all(
             [s[p] >= np.nanmedian(s) for s, p in zip(scores, places, strict=True)], axis=0
@@ -269,39 +265,15 @@ def disputed_labels(runs: Sequence[RunItems], score: ScoreOptions) -> DisputedLa
 
 def _shared(runs: Sequence[RunItems]) -> list[IntArray]:
     """Return the places of the records that every run answered, in one order."""
-    places = [_places(run) for run in runs]
-    first = places[0]
-    common = [name for name in first if all(name in other for other in places[1:])]
-    found = [np.array([place[name] for name in common], dtype=np.int64) for place in places]
-    if not common:
-        raise InvalidValue("the runs share no record_id, so there is nothing to compare")
-    for run, place in zip(runs, found, strict=True):
-        _refuse_other_truth(runs[0], found[0], run, place)
-    both = np.all([run.predicted[p] for run, p in zip(runs, found, strict=True)], axis=0)
-    if not both.any():
+    first = runs[0]
+    others = [shared_rows(first, run, run.source.path) for run in runs[1:]]
+    here = [at for at in range(first.n_items) if all(at in other for other in others)]
+    places = [np.array(here, dtype=np.int64)]
+    places += [np.array([other[at] for at in here], dtype=np.int64) for other in others]
+    answered = np.all([run.predicted[p] for run, p in zip(runs, places, strict=True)], axis=0)
+    if not answered.any():
         raise InvalidValue("no record was answered by every run, so there is nothing to compare")
-    return [place[both] for place in found]
-
-
-def _places(run: RunItems) -> dict[str, int]:
-    """Return the place of every record, which must have a name of its own."""
-    found = {row.record_id: place for place, row in enumerate(run.table.rows)}
-    if "" in found or len(found) < run.n_items:
-        raise InvalidValue(
-            f"rows of {run.source.path} have no record_id of their own, so they cannot be matched "
-            "with another run"
-        )
-    return found
-
-
-def _refuse_other_truth(left: RunItems, here: IntArray, right: RunItems, there: IntArray) -> None:
-    for i, j in zip(here.tolist(), there.tolist(), strict=True):
-        truths = [r.table.labels[r.table.truth[k]] for r, k in ((left, i), (right, j))]
-        if truths[0] != truths[1]:
-            raise InvalidValue(
-                f"record {left.table.rows[i].record_id!r} has different right answers "
-                f"({truths[0]!r} and {truths[1]!r}); the runs were made on different data"
-            )
+    return [place[answered] for place in places]
 
 
 @dataclass(frozen=True)

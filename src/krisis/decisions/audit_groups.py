@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from krisis.confidence.variants import scores_of
 from krisis.decisions.certify import Certificate
 from krisis.decisions.run_sample import ScoreOptions, group_columns, groups_of, losses_of
 from krisis.decisions.sample import Sample
@@ -405,14 +404,9 @@ def _sample(run: RunItems, options: GroupOptions) -> tuple[Sample, str]:
             f"none of the {table.n_scored} scored rows of {run.source.path} was answered, so there "
             "is no answer to audit"
         )
-    no_scores, scores = "", np.full(run.n_items, math.nan)
-    try:
-        scores = scores_of(run, score.variant(run), calibrator=score.calibrator)
-    except InvalidValue as error:
-        asked = score.confidence or score.calibrator or options.threshold or options.coverage
-        if asked is not None and asked != "":
-            raise
-        no_scores = str(error)
+    scores, no_scores = score.scores_if_any(run)
+    if no_scores and not (options.threshold is None and options.coverage is None):
+        raise InvalidValue(no_scores)
     patients = table.patients
     loss = np.where(table.answered, losses_of(run, score), 0.0)
     return Sample(scores, loss, patients.code, patients.n, score.loss_of(run) == "error"), no_scores
@@ -422,14 +416,16 @@ def _chosen(sample: Sample, options: GroupOptions) -> float | None:
     """Return the threshold that was asked for, if any."""
     if options.coverage is None:
         return options.threshold
-    reached = np.flatnonzero(sample.curve.n_accepted >= options.coverage * sample.n_rows - 1e-9)
+    reached = np.flatnonzero(
+        sample.candidates.n_accepted >= options.coverage * sample.n_rows - 1e-9
+    )
     if not reached.size:
         raise InvalidValue(
             f"no threshold answers {options.coverage:g} of the rows, as {sample.n_scored} of "
             f"{sample.n_rows} have an answer with a score; choose a coverage of at most "
             f"{math.floor(1000 * sample.n_scored / sample.n_rows) / 1000:g}"
         )
-    return float(sample.curve.threshold[reached[0]])
+    return float(sample.candidates.threshold[reached[0]])
 
 
 # One measure: what is added up per row, and the rows that it is divided by.
@@ -617,10 +613,10 @@ def _curve(
     shown = {("", "all rows"): run.table.everyone}
     shown |= {(g.column, g.name): columns[g.column][g.name] for g in groups if g.measures}
     steps = np.linspace(0, 1, _N_POINTS + 1)[1:] * sample.n_scored
-    candidates = np.unique(np.searchsorted(sample.curve.n_accepted, np.ceil(steps - 1e-9)))
+    candidates = np.unique(np.searchsorted(sample.candidates.n_accepted, np.ceil(steps - 1e-9)))
     points: list[JsonObject] = []
-    for candidate in candidates[candidates < sample.curve.threshold.size].tolist():
-        threshold = float(sample.curve.threshold[candidate])
+    for candidate in candidates[candidates < sample.candidates.threshold.size].tolist():
+        threshold = float(sample.candidates.threshold[candidate])
         counts = _counts(run, sample, sample.accepts(threshold))
         for (column, name), inside in shown.items():
             if n_patients_of(sample, inside & counts["risk"][1]) >= SMALLEST_GROUP:

@@ -26,9 +26,9 @@ from krisis.decisions.run_sample import (
 from krisis.decisions.sample import (
     FIRST_SHARE,
     METHODS,
-    Certified,
     Method,
     Sample,
+    ThresholdSearch,
     check_bounds,
     divided,
     find_threshold,
@@ -39,6 +39,7 @@ from krisis.display import Documented
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject, dumps
 from krisis.metrics.items import RunItems
+from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.risk_tests import fewest_rows
 from krisis.statistics.sample_size import assured_rows
 
@@ -177,7 +178,8 @@ def certificate_from(content: JsonMapping, *, place: str | Path) -> Certificate:
         ) from None
 
 
-_PLANNED_POWER = 0.8
+PLANNED_POWER = 0.8
+"""How often a study of the size that is named succeeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,9 +217,10 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
     _check_score(run, options)
     sample = sample_of(run, options.score)
     groups = groups_of(run, options.by) if options.by else {"": np.ones(run.n_items, np.bool_)}
-    chance = options.chance / len(groups)
+    delta = options.chance / len(groups)
     parts = [
-        _threshold(run, sample.part(rows), (name, chance), options) for name, rows in groups.items()
+        _threshold(run, sample.part(rows), options, group=name, delta=delta)
+        for name, rows in groups.items()
     ]
     calibrator, costs = options.score.calibrator, options.score.costs
     made_from = rows_hash(run, sample)
@@ -254,23 +257,19 @@ def _check_score(run: RunItems, options: CertifyOptions) -> None:
 
 
 def _threshold(
-    run: RunItems, sample: Sample, named: tuple[str, float], options: CertifyOptions
+    run: RunItems, sample: Sample, options: CertifyOptions, *, group: str, delta: float
 ) -> Threshold:
-    found = find_threshold(sample, options.method, options.risk, named[1])
+    found = find_threshold(sample, options.method, options.risk, delta)
     accepted = sample.accepts(found.threshold)
     coverage = ratio_interval(sample, accepted, np.ones(sample.n_rows, np.bool_))
     lost, n_accepted = float(sample.loss[accepted].sum()), int(accepted.sum())
-    curve = found.tested.curve
+    candidates = found.tested.candidates
     return Threshold(
-        group=named[0],
-        delta=None if options.method == "crc" else named[1],
+        group=group,
+        delta=None if options.method == "crc" else delta,
         threshold=found.threshold,
-        reason=""
-        if found.threshold is not None
-        else _why_none(run, sample, found, named[1], options),
-        no_size_helps=found.threshold is None
-        and options.method != "crc"
-        and found.no_size_helps(options.risk, named[1]),
+        reason="" if found.threshold is not None else _reason(sample, found, run.words[0]),
+        no_size_helps=found.no_size_helps,
         test=found.test,
         n_patients=sample.n_patients,
         n_rows=sample.n_rows,
@@ -285,86 +284,89 @@ def _threshold(
         risk=lost / n_accepted if n_accepted else None,
         tests=[
             TestedThreshold(
-                threshold=float(curve.threshold[one.candidate]),
-                n_accepted=int(curve.n_accepted[one.candidate]),
-                loss_sum=float(curve.loss_sum[one.candidate]),
+                threshold=float(candidates.threshold[one.candidate]),
+                n_accepted=int(candidates.n_accepted[one.candidate]),
+                loss_sum=float(candidates.loss_sum[one.candidate]),
                 p=one.p,
                 level=one.level,
             )
-            for one in found.search.tests
+            for one in found.tests
         ],
     )
 
 
-def why_none(found: Certified, risk: float, level: float, method: Method) -> tuple[str, float]:
-    """Say why there is no threshold; with the risk at which more cases could give one, else NaN."""
-    curve, best = found.tested.curve, found.best(risk)
+def why_none(found: ThresholdSearch) -> tuple[str, bool]:
+    """Say why there is no threshold, and whether the best risk tested is below the bound."""
+    candidates, best, risk = found.tested.candidates, found.best, found.risk
     if best is None:
-        return "no answered row has a score", math.nan
-    if method == "crc":
-        return f"(loss + 1)/(N + 1) exceeds {risk:g} at the strictest threshold", math.nan
-    seen, n = curve.risk(best), int(curve.n_accepted[best])
-    whose = f"all {n}" if best == curve.threshold.size - 1 else f"the {n} most confident"
+        return "no answered row has a score", False
+    if found.method == "crc":
+        return f"(loss + 1)/(N + 1) exceeds {risk:g} at the strictest threshold", False
+    seen, n = candidates.risk(best), int(candidates.n_accepted[best])
+    whose = f"all {n}" if best == candidates.threshold.size - 1 else f"the {n} most confident"
     if found.tested.binary:
         wrong = f"{100 * seen:.3g} % of {whose} answers are wrong"
     else:
         wrong = f"{whose} answers have a mean loss of {seen:.3g}"
-    if not found.search.tests:
+    if not found.tests:
         most = found.tested.most_rows if found.tested.clustered else 1
-        fewest = fewest_rows(risk, divided(level)[1]) * most
+        fewest = fewest_rows(risk, divided(found.delta)[1]) * most
         few = f"{n} answers with a score are too few: without a single error it takes {fewest}"
         words = f"{few}, and {wrong}"
     elif seen < risk:
         words = f"{wrong}, but they are too few to show a risk of at most {risk:g}"
     else:
         words = f"{wrong}, and the bound is {risk:g}"
-    if seen < risk:
-        return words, seen
-    helps_not = found.no_size_helps(risk, level)
-    return f"{words}, so no sample size helps" if helps_not else words, math.nan
+    return f"{words}, so no sample size helps" if found.no_size_helps else words, seen < risk
 
 
-def _why_none(
-    run: RunItems, sample: Sample, found: Certified, level: float, options: CertifyOptions
-) -> str:
+def _reason(sample: Sample, found: ThresholdSearch, person: str) -> str:
     """Say why there is no threshold, and how many patients could give one."""
-    words, seen = why_none(found, options.risk, level, options.method)
-    if math.isnan(seen):
+    words, size_helps = why_none(found)
+    if not size_helps:
         return words
-    n = similar_patients(sample, found, options.risk, level)
+    n = similar_patients(sample, found)
     if math.isnan(n):
         return f"{words}; how many would be enough cannot be told from so few"
-    chance = f"{100 * _PLANNED_POWER:g} % chance of a certificate"
-    return f"{words}; with about {n:,.0f} similar {run.words[0]}s you would have an {chance}"
+    chance = f"{100 * PLANNED_POWER:g} % chance of a certificate"
+    return f"{words}; with about {n:,.0f} similar {person}s you would have an {chance}"
 
 
-def similar_patients(sample: Sample, found: Certified, risk: float, delta: float) -> float:
+def similar_patients(sample: Sample, found: ThresholdSearch) -> float:
     """Return how many patients give a certificate in 80 % of studies; NaN where it is not known.
 
-    The best threshold tested must be certified on the rows at or above it, so these alone are
-    counted: where they are a fifth of all, five times as many patients are needed. Rows of one
-    patient are worth fewer by their design effect.
+    The best threshold tested must be certified on the rows at or above it.
     """
-    best = found.best(risk)
-    if best is None or not sample.binary:  # of losses between 0 and 1 the spread is not modelled
+    best = found.best
+    if best is None:
         return math.nan
-    kept = sample.accepts(float(found.tested.curve.threshold[best]))
-    code, rows = sample.patient[kept], int(np.count_nonzero(kept))
-    effect = 1.0
+    kept = sample.accepts(float(found.tested.candidates.threshold[best]))
+    level = (1 - FIRST_SHARE) * divided(found.delta)[1]
+    return patients_to_show(sample, sample.loss, kept, risk=found.risk, level=level)
+
+
+def patients_to_show(
+    sample: Sample, losses: FloatArray, kept: BoolArray, *, risk: float, level: float
+) -> float:
+    """Return how many similar patients show, in 80 % of studies, on which side of a bound they are.
+
+    Only ``kept`` rows are counted: where they are a fifth of all, five times as many patients are
+    needed. Rows of one patient are worth fewer by their design effect. NaN where it is not known.
+    """
+    n_kept = int(np.count_nonzero(kept))
+    if not sample.binary or not n_kept:  # of losses between 0 and 1 the spread is not modelled
+        return math.nan
+    code, lost, effect = sample.patient[kept], float(losses[kept].sum()), 1.0
     if sample.clustered:
         sizes = np.bincount(code, minlength=sample.n_patients)
-        icc = intraclass_correlation(sample.loss[kept], code) if sizes.max() > 1 else 0.0
+        icc = intraclass_correlation(losses[kept], code) if sizes.max() > 1 else 0.0
         effect = Patients(1.0, icc, tuple(sizes.tolist())).design_effect
+    if lost >= risk * n_kept:  # that a risk is too high is shown of the right answers
+        lost, risk = n_kept - lost, 1 - risk
     needed = assured_rows(
-        float(sample.loss[kept].sum()) / effect,
-        rows / effect,
-        risk=risk,
-        level=(1 - FIRST_SHARE) * divided(delta)[1],
-        power=_PLANNED_POWER,
+        lost / effect, n_kept / effect, risk=risk, level=level, power=PLANNED_POWER
     )
-    if math.isnan(needed):
-        return math.nan
-    return math.ceil(needed * effect * sample.n_patients / rows)
+    return needed if math.isnan(needed) else math.ceil(needed * effect * sample.n_patients / n_kept)
 
 
 def assumptions_of(

@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from krisis.confidence.variants import scores_of
 from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER, CostTable
 from krisis.decisions.population import Population, Prevalence, Quantity, answers_of, positive_of
-from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.run_sample import ScoreOptions, shared_rows
+from krisis.decisions.sample import Candidates, accepts
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
@@ -160,14 +160,6 @@ def is_positive(run: RunItems) -> BoolArray:
     return np.asarray(run.table.truth == run.table.labels.index(positive))
 
 
-def accepts(score: FloatArray, threshold: float | None) -> BoolArray:
-    """True where a row is answered at a threshold; None defers everything, and so does no score."""
-    if threshold is None:
-        return np.zeros(score.size, dtype=np.bool_)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(score >= threshold)
-
-
 def best_threshold(score: FloatArray, extra: FloatArray) -> float | None:
     """Return the threshold with the least cost; None is to defer everything.
 
@@ -177,13 +169,9 @@ def best_threshold(score: FloatArray, extra: FloatArray) -> float | None:
     >>> best_threshold(np.array([0.9, 0.8, 0.7]), np.array([-2.0, 1.0, -3.0]))
     0.7
     """
-    scored = np.flatnonzero(~np.isnan(score))
-    order = scored[np.argsort(-score[scored], kind="stable")]
-    ranked = score[order]
-    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))[: order.size]
-    total = np.append(0.0, np.cumsum(extra[order])[last])
-    chosen = int(np.argmin(total))
-    return None if chosen == 0 else float(ranked[last[chosen - 1]])
+    found = Candidates.of(score, extra)
+    chosen = int(np.argmin(np.append(0.0, found.loss_sum)))
+    return None if chosen == 0 else float(found.threshold[chosen - 1])
 
 
 def cross_fitted(
@@ -450,7 +438,7 @@ def decide_run(
         raise InvalidValue(f"{run.source.path} has no row that was answered or abstained on")
     options.score.refuse_missing(run)
     options.score.refuse_seen(run, "makes its costs look too low")
-    score, note = _scores(run, options.score)
+    score, missing = options.score.scores_if_any(run)
     population = Population.of(run, options.prevalence)
     answering, deferring = options.costs.answer_costs(run), options.costs.deferral_costs(run)
     rows = _Rows(run, options, population, score, answering, deferring)
@@ -477,7 +465,7 @@ def decide_run(
         savings=_savings(rows, asked),
         best_threshold=best,
         chow=chow,
-        note=note,
+        note=f"There is no score and hence no curve: {missing}" if missing else "",
     )
 
 
@@ -495,16 +483,6 @@ def price_answers(
     ]
     asked += [rows.asked(name, "given", kept) for name, kept in answered.items()]
     return _priced(rows, asked)
-
-
-def _scores(run: RunItems, options: ScoreOptions) -> tuple[FloatArray, str]:
-    """Return the score of every row; where a run lacks the score of its task, none."""
-    try:
-        return scores_of(run, options.variant(run), calibrator=options.calibrator), ""
-    except InvalidValue as error:
-        if options.confidence or options.calibrator:
-            raise
-        return np.full(run.n_items, math.nan), f"There is no score and hence no curve: {error}"
 
 
 def _rules(
@@ -545,24 +523,7 @@ def _along_coverage(rows: _Rows) -> list[_Asked]:
 
 def _baseline(rows: _Rows, name: str, other: RunItems) -> _Asked:
     """Price another run on the rows of this one; rows that it lacks or failed have no cost."""
-    place = {row.record_id: index for index, row in enumerate(other.table.rows)}
-    shared = dict[int, int]()
-    for index, row in enumerate(rows.run.table.rows):
-        found = place.get(row.record_id) if row.record_id else None
-        if found is None:
-            continue
-        truth = rows.run.table.labels[rows.run.table.truth[index]]
-        if truth != other.table.labels[other.table.truth[found]]:
-            raise InvalidValue(
-                f"{rows.run.place(index)} has another true answer in the baseline {name}; name a "
-                "run of the same cases"
-            )
-        shared[index] = found
-    if not shared:
-        raise InvalidValue(
-            f"the baseline {name} shares no record_id with {rows.run.source.path}; name a run of "
-            "the same cases"
-        )
+    shared = shared_rows(rows.run, other, f"the baseline {name}")
     answering = rows.options.costs.answer_costs(other)
     priced, answers = np.full(rows.run.n_items, math.nan), np.full(rows.run.n_items, math.nan)
     here, there = list(shared), list(shared.values())

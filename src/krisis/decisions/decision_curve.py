@@ -15,7 +15,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from krisis.confidence.variants import scores_of
 from krisis.decisions.decide import Team, is_positive
 from krisis.decisions.population import Population, Prevalence, answers_of, positive_of
 from krisis.decisions.run_sample import ScoreOptions
@@ -150,7 +149,7 @@ def decision_curve(run: RunItems, options: CurveOptions) -> DecisionCurve:
     options.score.refuse_missing(run)
     positive, truth = _disease(run)
     options.score.refuse_seen(run, "makes its probabilities look better than they are")
-    score = scores_of(run, options.score.variant(run), calibrator=options.score.calibrator)
+    score = options.score.scores(run)
     probability = _probability(run, positive, score, options.score.variant(run))
     silent = np.isnan(probability)
     with np.errstate(invalid="ignore"):

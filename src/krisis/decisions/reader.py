@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from krisis.confidence.variants import scores_of
 from krisis.decisions.costs import PER
-from krisis.decisions.decide import accepts, best_threshold, cross_fitted
+from krisis.decisions.decide import best_threshold, cross_fitted
 from krisis.decisions.population import Population, Quantity
-from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.run_sample import ScoreOptions, shared_rows
+from krisis.decisions.sample import accepts
 from krisis.display import Documented
-from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
@@ -92,11 +91,12 @@ def decide_with_reader(
     threshold is the one with the fewest wrong answers of the team, chosen for each fold of patients
     on the other folds.
     """
-    place = _common(model, reader)
-    run = _only(model, place)
-    there = np.array([place[row.record_id] for row in run.table.rows])
-    variant = score.variant(run)
-    confidence = scores_of(run, variant, calibrator=score.calibrator)
+    shared = shared_rows(model, reader, f"the reader's run {reader.source.path}")
+    kept = np.zeros(model.n_items, dtype=np.bool_)
+    kept[list(shared)] = True
+    run = model if kept.all() else replace(model, table=model.table.restricted(kept))
+    there = np.array(list(shared.values()))
+    confidence = score.scores(run)
     answered, read = run.predicted, reader.predicted[there]
     wrong = (answered & ~run.table.correct).astype(np.float64)
     read_wrong = (read & ~reader.table.correct[there]).astype(np.float64)
@@ -128,7 +128,7 @@ def decide_with_reader(
         n_model=model.n_items,
         n_reader=reader.n_items,
         n_patients=run.table.patients.n,
-        confidence=variant,
+        confidence=score.variant(run),
         threshold=best,
         given=answer_from is not None,
         ways=ways,
@@ -138,36 +138,6 @@ def decide_with_reader(
         seed=score.seed,
         n_folds=min(n_folds, run.table.patients.n),
     )
-
-
-def _common(model: RunItems, reader: RunItems) -> dict[str, int]:
-    """Return the cases of both runs with their place in the reader's; refuse different truths."""
-    place = {row.record_id: index for index, row in enumerate(reader.table.rows)}
-    common = {}
-    for index, row in enumerate(model.table.rows):
-        found = place.get(row.record_id) if row.record_id else None
-        if found is None:
-            continue
-        truth = model.table.labels[model.table.truth[index]]
-        if truth != reader.table.labels[reader.table.truth[found]]:
-            raise InvalidValue(
-                f"{model.place(index)} has another true answer in the reader's run "
-                f"{reader.source.path}; name a run of the same task"
-            )
-        common[row.record_id] = found
-    if not common:
-        raise InvalidValue(
-            f"the reader's run {reader.source.path} shares no record_id with {model.source.path}; "
-            "name a run of the same cases"
-        )
-    return common
-
-
-def _only(run: RunItems, names: Collection[str]) -> RunItems:
-    kept = np.array([row.record_id in names for row in run.table.rows], dtype=np.bool_)
-    if kept.all():
-        return run
-    return RunItems(run.table.restricted(kept), run.source, run.default_confidence, words=run.words)
 
 
 def _quantities(

@@ -84,6 +84,19 @@ class ScoreOptions:
         """Return the confidence variant: the one named, else the calibrated or the task's one."""
         return self.confidence or ("calibrated" if self.calibrator else run.default_confidence)
 
+    def scores(self, run: RunItems) -> FloatArray:
+        """Return the score of every row, NaN where it has no answer or no score."""
+        return scores_of(run, self.variant(run), calibrator=self.calibrator)
+
+    def scores_if_any(self, run: RunItems) -> tuple[FloatArray, str]:
+        """Return the scores; where a run lacks that of its task, none and the reason."""
+        try:
+            return self.scores(run), ""
+        except InvalidValue as error:
+            if self.confidence or self.calibrator is not None:
+                raise
+            return np.full(run.n_items, math.nan), str(error)
+
     def refuse_seen(self, run: RunItems, harm: str) -> None:
         """Refuse a calibrator that was fitted on patients of the run."""
         n_seen = 0 if self.calibrator is None else self.calibrator.overlap(run)
@@ -118,7 +131,7 @@ def sample_of(run: RunItems, options: ScoreOptions) -> Sample:
         )
     counts = np.bincount(table.patients.code, minlength=table.patients.n)
     return Sample(
-        score=scores_of(run, options.variant(run), calibrator=options.calibrator),
+        score=options.scores(run),
         loss=losses_of(run, options),
         patient=table.patients.code,
         n_patients=table.patients.n,
@@ -201,6 +214,33 @@ def group_columns(run: RunItems) -> list[str]:
     """Return the groups of the task and the metadata columns of the rows."""
     table = run.table
     return sorted({*table.answers.groups, *table.columns.metadata_keys()})
+
+
+def shared_rows(run: RunItems, other: RunItems, name: str) -> dict[int, int]:
+    """Return the place of every row in another run of the same cases, of the rows that both have.
+
+    Rows are matched by their record_id. Another true answer, or no row in common, is refused;
+    ``name`` is what the other run is called then.
+    """
+    place = {row.record_id: at for at, row in enumerate(other.table.rows) if row.record_id}
+    found: dict[int, int] = {}
+    for at, row in enumerate(run.table.rows):
+        there = place.get(row.record_id)
+        if there is None:
+            continue
+        truth = run.table.labels[run.table.truth[at]]
+        its = other.table.labels[other.table.truth[there]]
+        if truth != its:
+            raise InvalidValue(
+                f"{run.place(at)} has another true answer in {name} ({its!r}, not {truth!r}); name "
+                "a run of the same cases"
+            )
+        found[at] = there
+    if not found:
+        raise InvalidValue(
+            f"{name} shares no record_id with {run.source.path}; name a run of the same cases"
+        )
+    return found
 
 
 def rows_hash(run: RunItems, sample: Sample) -> str:

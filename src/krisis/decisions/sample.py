@@ -43,7 +43,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class CandidateTest:
     """One candidate that was tested."""
 
     candidate: int
@@ -56,17 +56,9 @@ class Test:
         return self.p <= self.level
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What was tested and the laxest candidate that passed; None where none did."""
-
-    tests: Sequence[Test]
-    chosen: int | None
-
-    @classmethod
-    def of(cls, tests: Sequence[Test]) -> Search:
-        """Choose the laxest candidate that passed."""
-        return cls(tests, max((test.candidate for test in tests if test.passed), default=None))
+def laxest_passed(tests: Iterable[CandidateTest]) -> int | None:
+    """Return the laxest candidate that passed; None where none did."""
+    return max((test.candidate for test in tests if test.passed), default=None)
 
 
 def divided(delta: float) -> tuple[float, float]:
@@ -123,7 +115,7 @@ def fixed_sequence(
     p_values: Callable[[Sequence[int]], Iterable[float]],
     risk: float,
     delta: float,
-) -> Search:
+) -> list[CandidateTest]:
     """Test whether everything may be answered, then one or two chains.
 
     ``p_values`` gives those of some candidates, as far as they are asked for. A first chain that
@@ -136,42 +128,42 @@ def fixed_sequence(
     References: Angelopoulos et al., Learn then test, Annals of Applied Statistics 19 (2025);
     Wiens and Dmitrienko, The fallback procedure, J. Biopharmaceutical Statistics 15 (2005) 929–942.
     """
-    tests: list[Test] = []
+    tests: list[CandidateTest] = []
     whole_level, delta = divided(delta)
     if accepted.size and int(allowed_errors(accepted[-1], risk, whole_level)) >= 0:
         everything = accepted.size - 1
-        tests += [Test(everything, p, whole_level) for p in p_values([everything])]
+        tests += [CandidateTest(everything, p, whole_level) for p in p_values([everything])]
         if tests[0].passed:
-            return Search.of(tests)
+            return tests
     whole = True
     for number, chain in enumerate(chains_of(accepted, risk, delta)):
         level = delta if number == 1 and whole else chain.level
         for candidate, p in zip(chain.candidates, p_values(chain.candidates), strict=False):
-            tests.append(Test(candidate, p, level))
+            tests.append(CandidateTest(candidate, p, level))
             if not tests[-1].passed:
                 whole = False
                 break
-    return Search.of(tests)
+    return tests
 
 
-def sgr(accepted: IntArray, errors: IntArray, risk: float, delta: float) -> Search:
+def sgr(accepted: IntArray, errors: IntArray, risk: float, delta: float) -> list[CandidateTest]:
     """Bisect the candidates, each test at delta/⌈log₂ A⌉; valid where risk rises as scores fall.
 
     Reference: Geifman and El-Yaniv, Selective classification for deep neural networks,
     NeurIPS 2017.
     """
-    tests: list[Test] = []
+    tests: list[CandidateTest] = []
     if not accepted.size:
-        return Search.of(tests)
+        return tests
     most_tests = max(1, math.ceil(math.log2(int(accepted[-1]))))
     low, high = -1, accepted.size
     # One test more than the level was divided by could follow where A is a power of 2.
     while high - low > 1 and len(tests) < most_tests:
         middle = (low + high) // 2
         p = float(binomial_p(errors[middle], accepted[middle], risk))
-        tests.append(Test(middle, p, delta / most_tests))
+        tests.append(CandidateTest(middle, p, delta / most_tests))
         low, high = (middle, high) if tests[-1].passed else (low, middle)
-    return Search.of(tests)
+    return tests
 
 
 def crc(loss_sums: FloatArray, n_population: int, risk: float) -> int | None:
@@ -197,8 +189,8 @@ TestName = Literal["exact binomial", "Hoeffding–Bentkus", "betting", "none"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
-    """Every candidate: its threshold, the rows that it accepts and the sum of their losses.
+class Candidates:
+    """The distinct scores from strict to lax: the rows that each accepts, the sum of their losses.
 
     ``order`` are the rows with a score from the surest on, so that a candidate accepts the first.
     """
@@ -208,9 +200,26 @@ class Curve:
     n_accepted: IntArray
     loss_sum: FloatArray
 
+    @classmethod
+    def of(cls, score: FloatArray, loss: FloatArray) -> Candidates:
+        """Put the rows in order; those without a score are accepted by none."""
+        scored = np.flatnonzero(~np.isnan(score))
+        order = scored[np.argsort(-score[scored], kind="stable")]
+        ranked = score[order]
+        last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))[: order.size]
+        return cls(order, ranked[last], last + 1, np.cumsum(loss[order])[last])
+
     def risk(self, candidate: int) -> float:
         """Return the mean loss of the accepted rows."""
         return float(self.loss_sum[candidate] / self.n_accepted[candidate])
+
+
+def accepts(score: FloatArray, threshold: float | None) -> BoolArray:
+    """True where a row is answered at a threshold; None defers everything, and so does no score."""
+    if threshold is None:
+        return np.zeros(score.size, dtype=np.bool_)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(score >= threshold)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,13 +253,9 @@ class Sample:
         return int(np.count_nonzero(~np.isnan(self.score)))
 
     @cached_property
-    def curve(self) -> Curve:
-        """The candidates: distinct scores from strict to lax."""
-        scored = np.flatnonzero(~np.isnan(self.score))
-        order = scored[np.argsort(-self.score[scored], kind="stable")]
-        ranked = self.score[order]
-        last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))[: order.size]
-        return Curve(order, ranked[last], last + 1, np.cumsum(self.loss[order])[last])
+    def candidates(self) -> Candidates:
+        """The thresholds that the rows offer."""
+        return Candidates.of(self.score, self.loss)
 
     @cached_property
     def betting_order(self) -> IntArray:
@@ -259,10 +264,7 @@ class Sample:
 
     def accepts(self, threshold: float | None) -> BoolArray:
         """True where a row is answered at a threshold; None accepts nothing."""
-        if threshold is None:
-            return np.zeros(self.n_rows, dtype=np.bool_)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(self.score >= threshold)
+        return accepts(self.score, threshold)
 
     def patient_sums(self, values: FloatArray | BoolArray) -> FloatArray:
         """Add up one number per row within every patient, in the order of the bets."""
@@ -299,44 +301,63 @@ class Sample:
         return self.n_patients < FEWEST_FOR_BETTING * fewest_rows(risk, divided(delta)[1])
 
 
-@dataclass(frozen=True, slots=True)
-class Certified:
-    """The search on a sample: the threshold, if any, and the rows on which it was tested.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdSearch:
+    """What a method tested on a sample, and the laxest candidate that it accepts, if any.
 
     ``tested`` is the sample itself, or the rows of it that were drawn, one per patient.
     """
 
-    search: Search
+    method: Method
+    risk: float
+    delta: float
     test: TestName
     tested: Sample
-    threshold: float | None
+    tests: Sequence[CandidateTest]
+    chosen: int | None
 
-    def best(self, risk: float) -> int | None:
+    @property
+    def threshold(self) -> float | None:
+        """The certified threshold."""
+        return None if self.chosen is None else float(self.tested.candidates.threshold[self.chosen])
+
+    @property
+    def best(self) -> int | None:
         """The tested candidate that came closest to passing, of those with a risk below the bound.
 
         Where none has, the one with the lowest risk; the laxest where there are too few rows to
         test any, and None without a row to answer.
         """
-        curve, tests = self.tested.curve, self.search.tests
-        if not tests:
-            return curve.threshold.size - 1 if curve.threshold.size else None
-        below = [test for test in tests if curve.risk(test.candidate) < risk]
+        risk_of, n = self.tested.candidates.risk, self.tested.candidates.threshold.size
+        if not self.tests:
+            return n - 1 if n else None
+        below = [test for test in self.tests if risk_of(test.candidate) < self.risk]
         if below:
             return min(below, key=lambda test: test.p).candidate
-        return min((test.candidate for test in tests), key=curve.risk)
+        return self.lowest
 
-    def no_size_helps(self, risk: float, delta: float) -> bool:
+    @property
+    def lowest(self) -> int | None:
+        """The tested candidate with the lowest risk; None where none was tested."""
+        tested = (test.candidate for test in self.tests)
+        return min(tested, key=self.tested.candidates.risk, default=None)
+
+    @property
+    def no_size_helps(self) -> bool:
         """Tell whether every group of most confident answers is shown to exceed the bound.
 
         A risk seen above the bound may be bad luck, and more rows allow stricter thresholds to be
-        tested. So every candidate with enough rows for a test must exceed it at 97.5 %.
+        tested. So every candidate with enough rows for a test must exceed it at 97.5 %. Of `crc`,
+        which bounds another risk, nothing is said.
         """
-        curve, size = self.tested.curve, self.tested.most_rows if self.tested.clustered else 1
-        if any(curve.risk(test.candidate) < risk for test in self.search.tests):
+        found, size = self.tested.candidates, self.tested.most_rows if self.tested.clustered else 1
+        if self.method == "crc" or self.chosen is not None:
             return False
-        n, losses = curve.n_accepted // size, np.floor(curve.loss_sum / size)
-        enough = n >= fewest_rows(risk, divided(delta)[1])
-        shown = binomial_p(losses[enough] - 1, n[enough], risk) >= _SHOWN
+        if any(found.risk(test.candidate) < self.risk for test in self.tests):
+            return False
+        n, losses = found.n_accepted // size, np.floor(found.loss_sum / size)
+        enough = n >= fewest_rows(self.risk, divided(self.delta)[1])
+        shown = binomial_p(losses[enough] - 1, n[enough], self.risk) >= _SHOWN
         return bool(enough.any() and (losses[enough] > 0).all() and shown.all())
 
 
@@ -352,37 +373,43 @@ def check_bounds(risk: float, delta: float) -> None:
         )
 
 
-def find_threshold(sample: Sample, method: Method, risk: float, delta: float) -> Certified:
-    """Return the laxest threshold that a method certifies on a sample."""
-    if method == "crc":
-        return _crc(sample, risk)
+def find_threshold(sample: Sample, method: Method, risk: float, delta: float) -> ThresholdSearch:
+    """Return the search of a method for the laxest threshold that it certifies on a sample."""
     drawn = sample.clustered and (method == "sgr" or sample.few_patients(risk, delta))
-    tested = sample.one_row_each() if drawn else sample
-    curve = tested.curve
-    if tested.clustered:
-        test: TestName = "betting"
-        equivalents = curve.n_accepted // tested.most_rows  # patients, all of whose rows count
-        search = fixed_sequence(
-            equivalents, lambda js: (_betting_p(tested, j, risk, delta) for j in js), risk, delta
-        )
-    elif method == "sgr":
-        test = "exact binomial"
-        search = sgr(curve.n_accepted, np.rint(curve.loss_sum).astype(np.int64), risk, delta)
+    tested = sample.one_row_each() if drawn and method != "crc" else sample
+    found, tests = tested.candidates, list[CandidateTest]()
+    test: TestName = "none"
+    if method == "crc":
+        chosen = crc(_patient_mean_sums(sample), sample.n_patients, risk)
     else:
-        test = "exact binomial" if tested.binary else "Hoeffding–Bentkus"
-        search = fixed_sequence(curve.n_accepted, lambda js: _row_p(tested, js, risk), risk, delta)
-    return Certified(search, test, tested, _threshold(curve, search.chosen))
-
-
-def _threshold(curve: Curve, chosen: int | None) -> float | None:
-    return None if chosen is None else float(curve.threshold[chosen])
+        if tested.clustered:
+            test = "betting"
+            equivalents = found.n_accepted // tested.most_rows  # patients, all of whose rows count
+            tests = fixed_sequence(
+                equivalents,
+                lambda js: (_betting_p(tested, j, risk, delta) for j in js),
+                risk,
+                delta,
+            )
+        elif method == "sgr":
+            test = "exact binomial"
+            tests = sgr(found.n_accepted, np.rint(found.loss_sum).astype(np.int64), risk, delta)
+        else:
+            test = "exact binomial" if tested.binary else "Hoeffding–Bentkus"
+            tests = fixed_sequence(
+                found.n_accepted, lambda js: _row_p(tested, js, risk), risk, delta
+            )
+        chosen = laxest_passed(tests)
+    return ThresholdSearch(
+        method=method, risk=risk, delta=delta, test=test, tested=tested, tests=tests, chosen=chosen
+    )
 
 
 def _row_p(sample: Sample, candidates: Sequence[int], risk: float) -> Iterator[float]:
     """Give the p-values of candidates, many at once: a chain may have 100,000 and end early."""
     for start in range(0, len(candidates), _TESTS_AT_ONCE):
         block = candidates[start : start + _TESTS_AT_ONCE]
-        n, total = sample.curve.n_accepted[block], sample.curve.loss_sum[block]
+        n, total = sample.candidates.n_accepted[block], sample.candidates.loss_sum[block]
         if sample.binary:
             yield from binomial_p(np.rint(total), n, risk).tolist()
         else:
@@ -391,7 +418,7 @@ def _row_p(sample: Sample, candidates: Sequence[int], risk: float) -> Iterator[f
 
 
 def _betting_p(sample: Sample, candidate: int, risk: float, delta: float) -> float:
-    rows = sample.curve.order[: sample.curve.n_accepted[candidate]]
+    rows = sample.candidates.order[: sample.candidates.n_accepted[candidate]]
     patient, n = sample.patient[rows], sample.n_patients
     losses = np.bincount(patient, weights=sample.loss[rows], minlength=n).astype(np.float64)
     counts = np.bincount(patient, minlength=n).astype(np.float64)
@@ -399,13 +426,13 @@ def _betting_p(sample: Sample, candidate: int, risk: float, delta: float) -> flo
     return betting_p(losses[order], counts[order], risk, most_rows=sample.most_rows, level=delta)
 
 
-def _crc(sample: Sample, risk: float) -> Certified:
-    """Take the mean over the rows of every patient where patients have several."""
-    curve = sample.curve
+def _patient_mean_sums(sample: Sample) -> FloatArray:
+    """Return, per candidate, the sum of accepted losses, each patient's rows averaged."""
+    found = sample.candidates
     counts = np.bincount(sample.patient, minlength=sample.n_patients)
     means = sample.loss / counts[sample.patient]
-    chosen = crc(np.cumsum(means[curve.order])[curve.n_accepted - 1], sample.n_patients, risk)
-    return Certified(Search((), chosen), "none", sample, _threshold(curve, chosen))
+    sums: FloatArray = np.cumsum(means[found.order])[found.n_accepted - 1]
+    return sums
 
 
 def ratio_interval(

@@ -14,15 +14,15 @@ import numpy as np
 from krisis.decisions.certify import Certificate
 from krisis.decisions.run_sample import ScoreOptions, groups_of, sample_of, too_many_missing
 from krisis.decisions.sample import (
-    Certified,
     Method,
     Sample,
+    ThresholdSearch,
     check_bounds,
     find_threshold,
     ratio_interval,
 )
 from krisis.decisions.verify import refuse_other, score_options
-from krisis.errors import UserError
+from krisis.errors import MissingSignal, UserError
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
@@ -57,15 +57,19 @@ class ThresholdInForce:
     certified: bool = False
     lowest_risk: float = math.nan
     n_lowest: int = 0
-    no_size_helps: bool = False
     reason: str = ""
-    search: Certified | None = None
+    search: ThresholdSearch | None = None
     sample: Sample | None = None
 
     def coverage(self) -> Interval:
         """Return the interval of the share of cases that are answered, valid for any number."""
         assert self.sample is not None
         return ratio_interval(self.sample, self.answered, np.ones(self.sample.n_rows, np.bool_))
+
+    @property
+    def no_size_helps(self) -> bool:
+        """Tell whether every threshold is shown to exceed the bound."""
+        return self.search is not None and self.search.no_size_helps
 
     @property
     def is_share(self) -> bool:
@@ -149,21 +153,19 @@ def threshold_of_sample(
             search=found,
             sample=sample,
         )
-    curve = found.tested.curve
-    tested = [test.candidate for test in found.search.tests]
-    best = min(tested, key=curve.risk) if tested else found.best(bound.risk)
-    if best is None:
-        none = "no answer has a confidence"
+    if found.lowest is None:
+        n = found.tested.n_scored
+        none = f"{n:,} answers with a confidence are too few to test a threshold"
+        if not n:
+            none = "no answer has a confidence"
         return ThresholdInForce(bound=bound, answered=own, reason=none, search=found)
-    accepted = sample.accepts(float(curve.threshold[best]))
-    helps_not = method != "crc" and found.no_size_helps(bound.risk, bound.delta)
+    accepted = sample.accepts(float(found.tested.candidates.threshold[found.lowest]))
     return ThresholdInForce(
         bound=bound,
         answered=own,
         lowest_risk=float(sample.loss[accepted].mean()),
         n_lowest=int(accepted.sum()),
-        no_size_helps=helps_not,
-        reason="" if helps_not else "too few cases to tell",
+        reason="" if found.no_size_helps else "too few cases to tell",
         search=found,
     )
 

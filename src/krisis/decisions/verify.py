@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.decisions.certify import Certificate, Identity, Threshold
+from krisis.decisions.certify import Certificate, Identity, Threshold, patients_to_show
 from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import (
     ScoreOptions,
@@ -79,9 +79,13 @@ class Promise:
         return "cannot tell", interval
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartVerdict:
-    """What new rows say to one threshold: risk and coverage with exact intervals."""
+    """What new rows say to one threshold: risk and coverage with exact intervals.
+
+    ``n_to_tell`` is how many patients like these would decide in 80 % of studies; None where they
+    decide already, or where it is not known.
+    """
 
     group: str
     threshold: float
@@ -94,6 +98,18 @@ class PartVerdict:
     risk_interval: Interval
     coverage: float
     coverage_interval: Interval
+    n_to_tell: int | None
+
+    def to_json(self) -> JsonObject:
+        """Return the part as JSON values, intervals by their ends."""
+        risk, coverage = self.risk_interval, self.coverage_interval
+        return {
+            **asdict(self),
+            "risk_interval": [risk.low, risk.high],
+            "coverage_interval": [coverage.low, coverage.high],
+            "level": risk.level,
+            "interval_method": risk.method,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,24 +142,7 @@ class Verification(Documented):
             "verdict": self.verdict,
             "risk_bound": self.certificate.risk,
             "method": self.certificate.method,
-            "parts": [
-                {
-                    "group": part.group,
-                    "threshold": part.threshold,
-                    "verdict": part.verdict,
-                    "n_patients": part.n_patients,
-                    "n_rows": part.n_rows,
-                    "n_accepted": part.n_accepted,
-                    "loss_sum": part.loss_sum,
-                    "risk": part.risk,
-                    "risk_interval": [part.risk_interval.low, part.risk_interval.high],
-                    "coverage": part.coverage,
-                    "coverage_interval": [part.coverage_interval.low, part.coverage_interval.high],
-                    "level": part.risk_interval.level,
-                    "interval_method": part.risk_interval.method,
-                }
-                for part in self.parts
-            ],
+            "parts": [part.to_json() for part in self.parts],
             "groups_not_certified": list(self.not_certified),
             "exchangeability": {"p_scores": self.p_scores, "p_time": self.p_time},
         }
@@ -174,7 +173,10 @@ def verify_run(
     scores = patient_scores(sample)
     return Verification(
         certificate,
-        [_judged(certificate, known[name], (sample, rows), level) for name, rows in judged.items()],
+        [
+            _judged(certificate, known[name], sample.part(rows), level)
+            for name, rows in judged.items()
+        ],
         sorted(set(groups) - set(known)),
         p_scores=same_scores_p(certificate.calibration_scores, scores, sample.seed),
         p_time=None if not time else _time_p(run, np.array(scores), time, sample.seed),
@@ -231,26 +233,30 @@ def refuse_calibration_patients(certificate: Certificate, run: RunItems, sample:
         )
 
 
-def _judged(
-    certificate: Certificate, part: Threshold, rows: tuple[Sample, BoolArray], level: float
-) -> PartVerdict:
-    sample, promise = rows[0].part(rows[1]), Promise.of(certificate, part)
+def _judged(certificate: Certificate, part: Threshold, sample: Sample, level: float) -> PartVerdict:
+    promise = Promise.of(certificate, part)
     accepted = sample.accepts(promise.threshold)
-    _, lost, among = promise.losses(sample)
+    people, lost, among = promise.losses(sample)
     verdict, risk = promise.judged(sample, level=level)
-    everyone = np.ones(sample.n_rows, dtype=np.bool_)
+    n_to_tell = math.nan
+    if verdict == "cannot tell":
+        tail = (1 - level) / 2
+        n_to_tell = patients_to_show(people, lost, among, risk=promise.risk, level=tail)
     return PartVerdict(
-        part.group,
-        promise.threshold,
-        verdict,
-        sample.n_patients,
-        sample.n_rows,
-        int(accepted.sum()),
-        float(sample.loss[accepted].sum()),
-        float(lost.sum()) / int(among.sum()) if among.any() else math.nan,
-        risk,
-        float(accepted.mean()) if sample.n_rows else math.nan,
-        ratio_interval(sample, accepted, everyone, level=level),
+        group=part.group,
+        threshold=promise.threshold,
+        verdict=verdict,
+        n_patients=sample.n_patients,
+        n_rows=sample.n_rows,
+        n_accepted=int(accepted.sum()),
+        loss_sum=float(sample.loss[accepted].sum()),
+        risk=float(lost.sum()) / int(among.sum()) if among.any() else math.nan,
+        risk_interval=risk,
+        coverage=float(accepted.mean()) if sample.n_rows else math.nan,
+        coverage_interval=ratio_interval(
+            sample, accepted, np.ones(sample.n_rows, dtype=np.bool_), level=level
+        ),
+        n_to_tell=None if math.isnan(n_to_tell) else int(n_to_tell),
     )
 
 

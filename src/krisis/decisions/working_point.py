@@ -125,7 +125,7 @@ class Desk:
 
         It is chosen on the rows it is then seen on, so it looks better than it is.
         """
-        curve = self.sample.curve
+        curve = self.sample.candidates
         if question.kind == "wrong":
             fits = curve.loss_sum / curve.n_accepted <= question.share
         else:
@@ -137,7 +137,7 @@ class Desk:
 
     def below(self, threshold: float) -> float:
         """Return the next score below a threshold; minus infinity where there is none."""
-        ordered = self.sample.curve.threshold
+        ordered = self.sample.candidates.threshold
         after = int(np.searchsorted(-ordered, -threshold, side="right"))
         return float(ordered[after]) if after < ordered.size else -math.inf
 

@@ -178,6 +178,10 @@ def _held(found: Verification, part: PartVerdict) -> VerdictLine:
                 estimate=Estimate.of(part.risk, part.risk_interval, bound=bound),
             )
         )
+        if part.verdict == "cannot tell":
+            reason = "how many patients would tell is not known from so few"
+        if part.n_to_tell is not None:
+            reason = f"about {part.n_to_tell:,} similar patients would tell in 80 % of studies"
     if part.n_rows:
         figures.append(
             Stated(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _MOST_DECIMALS = 6
 _EXACT = 9  # decimals in which sums and differences of shares are exact
 _SAME = 0.5 * 10**-_EXACT
 _DECIMALS_OF_A_FIGURE = 3  # of one without an interval
-_DECIMALS_OF_A_THRESHOLD = 4
+_LAST_OF_A_THRESHOLD = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +133,13 @@ def change(estimate: Estimate, *, interval: bool = True) -> str:
 
 
 def threshold(value: float) -> str:
-    """Write a threshold, rounded up: what is answered above it is also above the true one.
+    """Write a threshold so that whoever types it accepts the same answers: cut, never rounded up.
 
-    >>> threshold(0.83361), threshold(0.9), threshold(0.99999999)
-    ('0.8337', '0.9000', '0.99999999')
+    >>> threshold(0.8336129), threshold(0.9), threshold(0.99999999)
+    ('0.833612', '0.90', '0.999999')
     """
-    scale = 10**_DECIMALS_OF_A_THRESHOLD
-    rounded = math.ceil(round(value * scale, 6)) / scale
-    if rounded >= 1 > value:  # which no confidence would reach
-        return repr(value)
-    return f"{rounded:.{_DECIMALS_OF_A_THRESHOLD}f}"
+    cut = Decimal(repr(value)).quantize(_LAST_OF_A_THRESHOLD, rounding=ROUND_FLOOR).normalize()
+    return f"{cut:f}" if cut.as_tuple().exponent < -2 else f"{cut:.2f}"
 
 
 def threshold_above(threshold: float, below: float) -> str:
@@ -254,7 +251,10 @@ def decimal(value: float, decimals: int) -> str:
     >>> decimal(-1234.56, 1), decimal(-0.001, 2)
     ('−1,234.6', '0.00')
     """
-    text = f"{value:,.{decimals}f}"
+    # Half is rounded away from 0, as people do it; Python would round 86.5 to 86 and 87.5 to 88.
+    last = Decimal(1).scaleb(-decimals)
+    rounded = Decimal(repr(value)).quantize(last, ROUND_HALF_UP) if math.isfinite(value) else value
+    text = f"{rounded:,.{decimals}f}"
     return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", MINUS)
 
 

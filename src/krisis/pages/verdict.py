@@ -148,7 +148,11 @@ def _rivals(result: BenchmarkResult, about: str) -> dict[str, str]:
     Of several kinds of patients each has baselines of its own, such as "guideline (real)".
     """
     kind = f" ({about.partition(' ')[0]})" if about else ""
-    own = {name: name.removesuffix(kind) for name in result.baseline_rows if name.endswith(kind)}
+    own = {
+        name: name.removesuffix(kind)
+        for name in result.baseline_rows
+        if name.endswith(kind) or name.partition(" ")[0] in PEOPLE
+    }
     return {
         name: shown
         for name, shown in own.items()
@@ -298,10 +302,10 @@ def _saved(table: Table, guideline: _Comparator | None, line: _Line) -> VerdictL
     per_100 = Estimate(*(100 * v for v in (saved.value, saved.low, saved.high)), bound=0.0)
     words = "saved as much as {} wrong answers cost, per 100 cases"
     figures = [Stated(words=words, estimate=per_100, kind="figure")]
-    best = f"against always {decisions.names[constant]}ing, the best constant policy"
-    if constant:
-        best = f"against always answering {decisions.names[constant].removeprefix('answer ')}"
-    compared = [Stated(words=best, estimate=Estimate(math.nan))]
+    answered = decisions.names[constant].removeprefix("answer ")
+    policy = f"answering {answered}" if constant else "deferring"
+    words = f"against always {policy}, the best constant policy"
+    compared = [Stated(words=words, estimate=Estimate(math.nan))]
     difference = None
     plain = not decisions.n_expected and decisions.most == 1.0  # a wrong answer costs 1
     if guideline is not None and guideline.known.all() and plain:
@@ -353,9 +357,7 @@ def _right(table: Table, rival: _Comparator | None) -> VerdictLine:
     answer = _compared(table, constant, difference, n)
     decided = answer in ("no", "cannot tell")  # by the constant answer
     compared.append(
-        Stated(
-            words=f"always {name} {{}}", estimate=Estimate(share), brief=decided or not compared
-        )
+        Stated(words=f"always {name} {{}}", estimate=Estimate(share), brief=decided or not compared)
     )
     words = "better by {}" if constant.value > 0 else "difference {}"
     compared.append(

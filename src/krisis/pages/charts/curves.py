@@ -459,7 +459,7 @@ def certified(
 
 
 def _sample_points(name: str, sample: Sample) -> list[JsonObject]:
-    curve = sample.curve
+    curve = sample.candidates
     return [
         {
             "run": name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -272,7 +271,7 @@ def _answered(items: RunItems, desk: Desk, asked: Asked, in_force: ThresholdInFo
     # model's own answers count.
     threshold = naive if question.kind == "answer" else in_force.threshold
     answered = desk.accepts(naive) if question.kind == "answer" else in_force.answered
-    curve, n = desk.sample.curve, desk.sample.n_rows
+    curve, n = desk.sample.candidates, desk.sample.n_rows
     places = spread_evenly(curve.threshold.size, _MOST_POINTS).tolist()
     return {
         "n_with_confidence": desk.sample.n_scored,
@@ -341,8 +340,8 @@ def _in_force(items: RunItems, sample: Sample, asked: Asked) -> ThresholdInForce
     bound = RiskBound(risk=asked.risk, delta=options.chance)
     if asked.method == "fixed-sequence" and _is_long(sample, bound.risk, bound.delta):
         why = (
-            f"{sample.n_rows:,} rows with {sample.curve.threshold.size:,} thresholds take longer "
-            "to test than a page should; the command does it"
+            f"{sample.n_rows:,} rows with {sample.candidates.threshold.size:,} thresholds take "
+            "longer to test than a page should; the command does it"
         )
         return ThresholdInForce(bound=bound, answered=own, reason=why)
     return threshold_of_sample(sample, bound, own=own, method=options.method)
@@ -370,10 +369,9 @@ def _certified(
     }
     if found is None:
         return facts
-    accepted, size = sample.accepts(found.threshold), math.nan
+    accepted, size_helps = sample.accepts(found.threshold), False
     if found.threshold is None:
-        bound, method = in_force.bound, _certify_options(asked).method
-        facts["reason"], size = why_none(found, bound.risk, bound.delta, method)
+        facts["reason"], size_helps = why_none(found)
     n_kept = int(accepted.sum())
     return {
         **facts,
@@ -384,14 +382,14 @@ def _certified(
         "n_kept": n_kept,
         "n_wrong": int(sample.loss[accepted].sum()),
         "coverage": n_kept / sample.n_rows,
-        "size_helps": not math.isnan(size),
+        "size_helps": size_helps,
         "assumptions": assumptions_of(items, sample, _certify_options(asked), [found.test]),
     }
 
 
 def _is_long(sample: Sample, risk: float, delta: float) -> bool:
     """Tell whether the chains of a sample have more tests than a page waits for."""
-    n_tests = min(risk * sample.n_scored / sample.most_rows, sample.curve.threshold.size)
+    n_tests = min(risk * sample.n_scored / sample.most_rows, sample.candidates.threshold.size)
     if sample.clustered and not sample.few_patients(risk, delta):
         return n_tests * sample.n_patients > _MOST_BETS
     return n_tests > _MOST_TESTS
