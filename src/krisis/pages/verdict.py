@@ -26,7 +26,8 @@ from krisis.metrics.forms import Share, Undefined, prior_icc
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
-from krisis.pages.numbers import Estimate, count, level
+from krisis.pages.groups import spaced
+from krisis.pages.numbers import Estimate, count, given, level
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.run_items import items_of_result, source_of
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -319,7 +320,7 @@ def _right(table: Table, guideline: _Comparator | None) -> VerdictLine:
     share = float((table.truth == most)[answered].mean())
     name = table.answers.name(table.labels[most])
     compared.append(
-        Stated(words=f"always {name} {{}}", estimate=Estimate(share), brief=not compared)
+        Stated(words=f"always answering {name}: {{}}", estimate=Estimate(share), brief=not compared)
     )
     return line(_compared(table, constant, difference, n), figures, compared)
 
@@ -368,7 +369,11 @@ def _most_confident(table: Table) -> Stated:
 
 def usable_line(in_force: ThresholdInForce) -> VerdictLine:
     """Say from which confidence on a run may answer, or the lowest risk that it reaches."""
-    line = _Line("usable", f"Usable at a risk of {level(in_force.bound.risk)}?")
+    is_share = in_force.search is None or in_force.search.tested.binary
+    allowed = f"risk of {level(in_force.bound.risk)}"
+    if not is_share:  # the loss of an answer is how far it is from the truth
+        allowed = f"mean loss of {given(in_force.bound.risk)}"
+    line = _Line("usable", f"Usable at a {allowed}?")
     if in_force.threshold is not None:
         share = Estimate.of(float(in_force.answered.mean()), in_force.coverage())
         figures = [
@@ -382,9 +387,10 @@ def usable_line(in_force: ThresholdInForce) -> VerdictLine:
         return line("yes", figures)
     if math.isnan(in_force.lowest_risk):
         return line("cannot tell", reason=in_force.reason)
-    words = f"lowest tested risk {{}} in its {count(in_force.n_lowest)} most confident answers"
+    lost = "risk" if is_share else "mean loss"
+    words = f"lowest tested {lost} {{}} in its {count(in_force.n_lowest)} most confident answers"
     lowest = Estimate(in_force.lowest_risk, bound=in_force.bound.risk)
-    figures = [Stated(words=words, estimate=lowest)]
+    figures = [Stated(words=words, estimate=lowest, kind="share" if is_share else "figure")]
     return line("no" if in_force.no_size_helps else "cannot tell", figures, reason=in_force.reason)
 
 
@@ -443,9 +449,10 @@ def groups_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
         against = Stated(words="at most {} allowed", estimate=Estimate(limit))
     if found:
         return line(None, found, [against])
+    size = f"{SMALLEST_GROUP} patients or more"
     groups = "group" if len(large) == 1 else "groups"
-    counted = f"none of {len(large)} {groups} of {SMALLEST_GROUP} patients or more"
-    return line(None, reason=counted)
+    none = f"none of {len(large)} {groups} of {size}" if large else f"no group has {size}"
+    return line(None, reason=none)
 
 
 def _large_groups(table: Table, answered: BoolArray) -> dict[str, BoolArray]:
@@ -456,5 +463,5 @@ def _large_groups(table: Table, answered: BoolArray) -> dict[str, BoolArray]:
         for code, name in enumerate(names):
             inside = codes == code
             if np.unique(table.patients.code[inside & answered]).size >= SMALLEST_GROUP:
-                found[name.replace("_", " ")] = inside
+                found[spaced(name)] = inside
     return found
