@@ -71,6 +71,7 @@ from krisis.task_facts import TaskFacts
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a page
 N_PROMPTS_SHOWN = 4
+_HEADING_LETTERS = 40  # of all answers, side by side
 MOST_LETTERS = 400  # of a list among the facts
 _BASELINE_COLUMNS = {
     "Accuracy": "Accuracy",
@@ -724,9 +725,13 @@ def _matrix(scores: MetricScores, task: TaskFacts | None) -> Table | None:
     }
     shown = {name: found[key] for name, key in outcomes.items() if any(found[key])}
     names = [answer_words(label, task) for label in found["labels"]]
+    headings = names
+    if sum(map(len, names)) > _HEADING_LETTERS:  # the first column says what the others mean
+        headings = list(map(str, found["labels"]))
+        names = [n if n == h else f"{h}: {n}" for h, n in zip(headings, names, strict=True)]
     columns = [
         Column("name", "truth"),
-        *(Column("count", heading, f"answered {heading}") for heading in names),
+        *(Column("count", heading, f"answered {heading}") for heading in headings),
         *(Column("count", name) for name in shown),
         Column("count", "all"),
     ]

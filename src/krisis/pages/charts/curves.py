@@ -31,6 +31,7 @@ from krisis.pages.charts.spec import (
     nothing_to_draw,
     panel_titles,
 )
+from krisis.pages.decide import policy_name
 from krisis.pages.figure import Chart, alt, data, percent_axis, unit_scale
 from krisis.pages.groups import spaced
 from krisis.pages.numbers import Estimate, count, figure, given, share
@@ -638,9 +639,9 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
     }
     marks = series(lines)
     policies = [one for one in first.policies if not one.reason] if alone else []
-    points = [_cost_point(policy, policy.name) for policy in policies]
+    points = [_cost_point(policy, policy_name(policy)) for policy in policies]
     looks = {
-        policy.name: replace(one, tone=REFERENCE if policy.kind == "baseline" else INK)
+        policy_name(policy): replace(one, tone=REFERENCE if policy.kind == "baseline" else INK)
         for policy, one in zip(
             policies, series(map(str, range(len(policies)))).values(), strict=True
         )
@@ -669,7 +670,7 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
         table=[*(row for rows in lines.values() for row in rows), *points],
         key=[
             *(Mark("line", one, threshold if alone else name) for name, one in marks.items()),
-            *(Mark("dot", looks[policy.name], policy.name) for policy in policies),
+            *(Mark("dot", one, name) for name, one in looks.items()),
         ],
         notes=[f"Bands: {percent} intervals at each threshold, by patient."],
         needs_key=True,
@@ -693,7 +694,7 @@ def _cost_finding(decisions: Mapping[str, Decision], unit: str) -> str:
         return "No policy can be priced"
     _, best, name, level = min(found, key=lambda one: one[0])
     estimate = Estimate(best.cost, best.low, best.high, level)
-    whose = best.name if len(decisions) == 1 else f"{name} at its {best.name}"
+    whose = policy_name(best) if len(decisions) == 1 else f"{name} at its {best.name}"
     return f"Lowest cost: {whose}, {figure(estimate)} {unit}"
 
 
