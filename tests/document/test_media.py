@@ -124,14 +124,14 @@ def test_a_text_that_a_spreadsheet_would_compute_is_guarded() -> None:
     assert line == "'=t,s,,,'=1+1,value,-0.5,,,,"
 
 
-def test_why_a_number_is_missing_is_said_by_code_and_in_words(
+def test_why_a_number_is_missing_is_said_in_words(
     printed: dict[tuple[str, str], str],
 ) -> None:
     lines = list(csv.DictReader(io.StringIO(printed["score", "csv"])))
     (found,) = [one for one in lines if one["key"] == "e50" and one["column"] == "value"]
     assert (found["low"], found["level"]) == ("", "")
     assert found["value"]
-    assert "reported_as_a_point (it is reported as a point" in printed["score", "markdown"]
+    assert "E50 has no interval: it is reported as a point" in printed["score", "markdown"]
 
 
 def test_the_winner_is_marked_in_every_medium() -> None:
@@ -163,7 +163,7 @@ def test_markdown_has_the_verdict_the_sentences_and_the_facts(
     text = printed["show", "markdown"]
     assert "| Right when it answered? |" in text
     assert "figures (95 % intervals)" in text
-    assert "- batch&#95;size" in text or "- batch_size: 8" in text
+    assert "- Cases per call: 8" in text
     said = markdown_text(
         Document(title="t", sections=[Section(key="s", title="a*b", parts=[Sentences(["1 < 2"])])])
     )

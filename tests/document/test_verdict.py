@@ -155,7 +155,7 @@ def test_right_answers_are_compared_where_the_guideline_answered_too() -> None:
 def test_without_a_guideline_right_answers_are_compared_with_the_commonest_truth() -> None:
     line = judged(rows_of((90, "right"), (10, "wrong"))).line("correctness")
     assert line.answer == "yes"
-    assert str(line.compared[0]) == "always no 50 %"
+    assert str(line.compared[0]) == "always answering no: 50 %"
     assert judged(rows_of((10, "right"), (90, "wrong"))).line("correctness").answer == "no"
     open_ = judged(rows_of((52, "right"), (48, "wrong"))).line("correctness")
     assert open_.answer == "cannot tell"

@@ -96,7 +96,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--json": ("", "Print JSON with documented keys."),
     "--judged-by": ("NAME", "lm-eval: the metric that tells right from wrong."),
     "--junit": ("FILE", "Write JUnit XML to this file."),
-    "--kind": ("KIND", "risk-coverage, reliability, forest or deferral."),
+    "--kind": ("KIND", "risk-coverage, reliability, forest, deferral, decision-curve or cost."),
     "--labels": ("", "The labels file of a directory, or the folder of several."),
     "--loss": ("NAME", "Loss: error, abs, abs_norm or cost; default: that of the task."),
     "--margin": (

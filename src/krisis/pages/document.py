@@ -6,9 +6,9 @@ Nothing in it is formatted: the renderers ask `numbers` how a cell of a kind is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from krisis.json_values import JsonObject, plain
 from krisis.pages import numbers
@@ -24,6 +24,7 @@ Kind = Literal[
 ]
 Reply = Literal["yes", "partly", "no", "cannot tell"]
 Cell = str | int | float | Estimate | None
+Item = TypeVar("Item")
 BEST = "best, or not shown to differ from the best"  # what marked cells are
 
 _WRITERS = {
@@ -52,7 +53,7 @@ class Column:
             return ""
         if isinstance(cell, str):  # also the reason why a figure is not there
             return cell
-        if self.kind == "count":
+        if self.kind == "count" or (self.kind == "figure" and isinstance(cell, int)):
             assert isinstance(cell, int)
             return numbers.count(cell)
         if self.kind == "p":
@@ -88,6 +89,24 @@ class Table:
     best: Collection[tuple[int, int]] = ()
     cases: Mapping[tuple[int, int], object] = field(default_factory=dict)
     compared: tuple[int, int] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        items: Iterable[Item],
+        cells: Mapping[Column, Callable[[Item], Cell]],
+        *,
+        title: str = "",
+        note: str = "",
+        keys: Sequence[str] = (),
+    ) -> Table:
+        """Return a row for every item: each column with what finds its cell.
+
+        >>> Table.of([3, 4], {Column("count", "n"): lambda n: n}).rows
+        [[3], [4]]
+        """
+        rows = [[cell(item) for cell in cells.values()] for item in items]
+        return Table(columns=list(cells), rows=rows, title=title, note=note, keys=keys)
 
     def headings(self) -> list[str]:
         """Return the headings; a column with intervals names the level that they have.
@@ -173,6 +192,11 @@ class Section:
     parts: Sequence[Content]
     folded: bool = False
     only_on_pages: bool = False
+
+    @classmethod
+    def of_sentences(cls, key: str, title: str, lines: Iterable[str]) -> Section:
+        """Return a section of sentences alone, such as what a result assumes."""
+        return cls(key=key, title=title, parts=[Sentences(list(lines))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +284,7 @@ class Document:
 
     ``lead`` are the sentences above everything, such as what became of the cases; it is ``urgent``
     where they tell of something that went wrong. ``first`` are the keys of sections that a short
-    form shows too; ``commands`` is what one would type next.
+    form shows too, all unless they are named; ``commands`` is what one would type next.
     """
 
     title: str
@@ -268,7 +292,7 @@ class Document:
     urgent: bool = False
     verdict: Verdict | None = None
     sections: Sequence[Section] = ()
-    first: Sequence[str] = ()
+    first: Sequence[str] | None = None
     commands: Sequence[str] = ()
 
     def tables(self) -> Iterator[tuple[Section, Table]]:

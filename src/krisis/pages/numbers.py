@@ -77,7 +77,7 @@ def share(estimate: Estimate, *, interval: bool = True) -> str:
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    value, ends = _rounded(estimate, scale=100, usual=1 if 0 < estimate.value < 0.1 else 0)
+    value, ends = _rounded(estimate, scale=100, usual=1 if _SAME < estimate.value < 0.1 else 0)
     return f"{value} % ({ends})" if ends and interval else f"{value} %"
 
 
@@ -188,6 +188,24 @@ def given(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+def whole(value: float) -> int | float:
+    """Return a sum of losses that is a count as one, so that it is written without decimals.
+
+    >>> whole(12.0), whole(0.5)
+    (12, 0.5)
+    """
+    return int(value) if float(value).is_integer() else value
+
+
+def score_name(variant: str) -> str:
+    """Name the score that answers are ranked by.
+
+    >>> score_name("stated"), score_name("signals.margin")
+    ('stated confidence', 'signals.margin')
+    """
+    return "stated confidence" if variant == "stated" else variant
+
+
 def level(value: float) -> str:
     """Write a confidence level.
 
@@ -216,15 +234,15 @@ def megabytes(n_bytes: int) -> str:
     return f"{size:,.1f} MB" if size >= 0.1 else f"{size:.1g} MB"
 
 
-def evidence(factor: float) -> str:
+def factor(value: float) -> str:
     """Write a factor of evidence; beyond a million its size says nothing more.
 
-    >>> evidence(0.0312), evidence(1234.5), evidence(2e9)
+    >>> factor(0.0312), factor(1234.5), factor(2e9)
     ('0.031', '1,234', 'over a million')
     """
-    if factor >= 1e6:
+    if value >= 1e6:
         return "over a million"
-    return f"{factor:,.0f}" if factor >= 100 else f"{factor:.2g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def stored(value: object) -> str:

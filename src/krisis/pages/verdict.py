@@ -24,7 +24,7 @@ from krisis.metrics.decision import Decisions
 from krisis.metrics.forms import Share, Undefined, prior_icc
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
-from krisis.pages.numbers import Estimate, count, counted, level
+from krisis.pages.numbers import Estimate, count, counted, given, level
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.group_labels import group_words
 from krisis.results.run_items import items_of_result, source_of
@@ -357,7 +357,11 @@ def _right(table: Table, rival: _Comparator | None) -> VerdictLine:
     answer = _compared(table, constant, difference, n)
     decided = answer in ("no", "cannot tell")  # by the constant answer
     compared.append(
-        Stated(words=f"always {name} {{}}", estimate=Estimate(share), brief=decided or not compared)
+        Stated(
+            words=f"always answering {name}: {{}}",
+            estimate=Estimate(share),
+            brief=decided or not compared,
+        )
     )
     words = "better by {}" if constant.value > 0 else "difference {}"
     compared.append(
@@ -415,7 +419,10 @@ def _most_confident(table: Table) -> Stated:
 
 def usable_line(in_force: ThresholdInForce) -> VerdictLine:
     """Say from which confidence on a run may answer, or the lowest risk that it reaches."""
-    line = _Line("usable", f"Usable at a risk of {level(in_force.bound.risk)}?")
+    allowed = f"risk of {level(in_force.bound.risk)}"
+    if not in_force.is_share:  # the loss of an answer is how far it is from the truth
+        allowed = f"mean loss of {given(in_force.bound.risk)}"
+    line = _Line("usable", f"Usable at a {allowed}?")
     if in_force.threshold is not None:
         share = Estimate.of(float(in_force.answered.mean()), in_force.coverage())
         figures = [
@@ -433,7 +440,9 @@ def usable_line(in_force: ThresholdInForce) -> VerdictLine:
     most = counted(in_force.n_lowest, "most confident answer")
     words = f"lowest tested {risk} {{}} in its {most}"
     lowest = Estimate(in_force.lowest_risk, bound=in_force.bound.risk)
-    figures = [Stated(words=words, estimate=lowest)]
+    figures = [
+        Stated(words=words, estimate=lowest, kind="share" if in_force.is_share else "figure")
+    ]
     return line("no" if in_force.no_size_helps else "cannot tell", figures, reason=in_force.reason)
 
 
