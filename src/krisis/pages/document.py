@@ -273,6 +273,21 @@ class Verdict:
         }
         return dict(plain(found))
 
+    def table(self) -> Table:
+        """Return the lines as a table, for media that have nothing else."""
+        headings = ("question", "answer", "finding")
+        return Table(
+            columns=[Column("name", heading) for heading in headings],
+            rows=[[one.question, one.answer or "", one.sentence()] for one in self.lines],
+            keys=[one.key for one in self.lines],
+            note=f"Intervals: {numbers.level(self.level)}." if self.level else "",
+        )
+
+    def section(self) -> Section:
+        """Return the section that the table of the verdict is in."""
+        title = f"Verdict on the {self.about}" if self.about else "Verdict"
+        return Section(key="verdict", title=title, parts=[self.table()])
+
     def line(self, key: str) -> VerdictLine:
         """Return one line by its key."""
         return next(line for line in self.lines if line.key == key)
@@ -296,7 +311,9 @@ class Document:
     commands: Sequence[str] = ()
 
     def tables(self) -> Iterator[tuple[Section, Table]]:
-        """Yield every table with the section that it is in."""
+        """Yield every table with the section that it is in, the verdict first."""
+        if self.verdict is not None:
+            yield self.verdict.section(), self.verdict.table()
         for section in self.sections:
             yield from ((section, part) for part in section.parts if isinstance(part, Table))
 
