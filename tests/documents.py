@@ -20,8 +20,13 @@ def tables(document: Document) -> list[Table]:
 
 
 def facts(document: Document) -> dict[str, str]:
-    """Return the facts of how it was made, by name."""
-    return dict(pair for part in parts(document) if isinstance(part, Facts) for pair in part.pairs)
+    """Return the facts of how it was made, by key where they have one, else by name."""
+    found: dict[str, str] = {}
+    for part in parts(document):
+        if isinstance(part, Facts):
+            found |= dict(part.pairs) if not part.keys else {}
+            found |= dict(zip(part.keys, (said for _, said in part.pairs), strict=False))
+    return found
 
 
 def line_of(document: Document, name: str) -> dict[str, Cell]:

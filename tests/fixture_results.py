@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.invented_runs import ANSWERS, invented_rows, result_of, rows_of_every_outcome
@@ -11,6 +14,7 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of, rows_of_every
 import krisis
 from krisis.decisions.costs import CostTable
 from krisis.metrics.base import Rows
+from krisis.pages.sheet import Sheet, build_sheet
 from krisis.pages.sweep import SweepResult, TaskRuns
 from krisis.results.result import BenchmarkResult
 
@@ -93,6 +97,18 @@ def _sweep() -> SweepResult:
     )
 
 
+def _sheet() -> Sheet:
+    """Return the sheet of a saved run that its author has begun to fill."""
+    with TemporaryDirectory() as folder:
+        path = run("careful").save(Path(folder) / "careful.json")
+        found = build_sheet(path, answers={"1": "A study of the careful model."})
+    code = [
+        replace(fact, value=fact.value.replace(str(path.resolve()), path.name))
+        for fact in found.facts["code"]
+    ]
+    return replace(found, facts={**found.facts, "code": code})
+
+
 # Name of a result, by verb and kind, to the result, which is made once.
 RESULTS: dict[str, Callable[[], Any]] = {
     "compare": lambda: _compare(run("careful"), weak()),
@@ -134,6 +150,10 @@ RESULTS: dict[str, Callable[[], Any]] = {
         run("careful"), reader=run("reader", skill=1.1), max_not_evaluated=0.1
     ),
     "decide.curve": lambda: krisis.decide(run("careful"), curve=True, max_not_evaluated=0.1),
+    "monitor.broken": lambda: krisis.monitor(
+        krisis.certify(sure(), risk=0.1, by=["sex"]), sure("sure", start=300, wrong=3)
+    ),
+    "sheet": _sheet,
     "audit": lambda: krisis.audit(run("careful"), by=["sex", "age:40:60", "ckd_stage"]),
     "audit.against": lambda: krisis.audit(run("careful"), against=[weak()], agreement=["sex"]),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -276,3 +277,70 @@ def test_what_works_on_posix_alone_is_found(text: str) -> None:
 )
 def test_a_text_file_without_its_encoding_is_found(call: str, is_found: bool) -> None:
     assert bool(list(text_files(ast.parse(call)))) == is_found
+
+
+# Who shows figures asks `pages/numbers.py` how they are written. Only places in a drawing, which
+# nobody reads, are written there by hand.
+SHOWS = ("pages", "cli", "verbs")
+DRAWS = {"krisis.pages.strip", "krisis.pages.html", "krisis.pages.charts.runs"}
+# Elsewhere a count or a number as it was given may be in a sentence; a rounded one may be in these.
+ROUNDS = {
+    "krisis.backends.prompt": "what a model reads keeps the decimals of its data",
+    "krisis.backends.reply": "quotes a model in an error",
+    "krisis.confidence.evaluation": "a key of the JSON",
+    "krisis.metrics.weighted_curve": "a key of the JSON",
+    "krisis.results.comparison.where": "names of bins",
+    "krisis.decisions.costs": "YAML that is read back",
+    "krisis.display": "places in a drawing, and scores in a shell",
+    # Stages that pages see, not the other way round: one figure in a sentence or an error.
+    **dict.fromkeys(
+        (
+            *("krisis.data.table.check", "krisis.data.table.sheet", "krisis.metrics.repeats"),
+            *("krisis.metrics.totals_report", "krisis.decisions.certify", "krisis.decisions.plan"),
+            *("krisis.decisions.decide", "krisis.decisions.run_sample", "krisis.reading"),
+            *("krisis.execution.assembly", "krisis.execution.progress"),
+            *("krisis.execution.stop_when", "krisis.execution.pacing.gate"),
+            "krisis.execution.pacing.prices",
+        ),
+        "below pages",
+    ),
+    **dict.fromkeys(
+        (
+            *("krisis.viewer.pages.cases", "krisis.viewer.pages.decide_drawing"),
+            "krisis.viewer.pages.runs",
+        ),
+        "to become a document",
+    ),
+}
+
+
+def number_formats(tree: ast.AST, *, rounding: bool = False) -> Iterator[str]:
+    """Yield how numbers are formatted, or only those formats that round."""
+    wanted = r"\.[\d{]\S*[feg%]$" if rounding else r"^[+]?,|[feg%]$"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
+            spec = ast.unparse(node.format_spec)[2:-1]
+            if re.search(wanted, spec):
+                yield spec
+
+
+def test_one_module_writes_the_numbers_that_people_read() -> None:
+    found = {}
+    for path in MODULES:
+        name = dotted(path)
+        shows = stage(name) in SHOWS and name not in DRAWS
+        if formats := list(number_formats(tree(path), rounding=not shows)):
+            found[name] = formats
+    assert found.keys() - DRAWS - ROUNDS.keys() == {"krisis.pages.numbers"}
+
+
+@pytest.mark.parametrize("spec", [".3f", ".1%", ",.0f", "+.2g", ".{decimals}f"])
+def test_a_format_that_rounds_is_found(spec: str) -> None:
+    assert list(number_formats(ast.parse(f'f"{{value:{spec}}}"'), rounding=True))
+
+
+@pytest.mark.parametrize(("spec", "is_number"), [(",", True), ("g", True), (">8", False)])
+def test_a_format_of_a_number_is_found(spec: str, is_number: bool) -> None:
+    formatted = ast.parse(f'f"{{value:{spec}}}"')
+    assert bool(list(number_formats(formatted))) == is_number
+    assert not list(number_formats(formatted, rounding=True))

@@ -51,6 +51,10 @@ class InvalidValue(UserError):
     """A field or option holds a value that it must not hold."""
 
 
+class MissingSignal(InvalidValue):
+    """A confidence needs a signal that a case does not have."""
+
+
 class InvalidFile(UserError):
     """A file cannot be read as what it was taken for."""
 

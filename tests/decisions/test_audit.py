@@ -95,7 +95,7 @@ def test_a_group_that_fares_worse_is_flagged_and_no_other(tmp_path: Path) -> Non
     assert not audit.within_patients
     (flag,) = flag_line(audit).figures
     assert flag.estimate.value == risk.value
-    assert str(flag).startswith("FLAG site a: risk 60 % (")
+    assert str(flag).startswith("site: a: risk 60 % (")
     assert "higher than in the rest (+0.500; p " in str(flag)
     assert dumps(audit_groups(run, QUICK).to_json()) == dumps(audit.to_json())
 

@@ -707,7 +707,7 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
     bad, path = made_run(tmp_path, name="bad", wrong=0.5), tmp_path / "certificate.json"
     code, text = invoke(run, "--risk", 0.15, "-o", path)
     assert code == 0
-    assert "answer where stated ≥" in text
+    assert "answer where the stated confidence is" in text
     assert json.loads(path.read_text(encoding="utf-8"))["kind"] == "krisis.certificate"
     assert invoke("--verify", path, fresh)[0] == 0
     code, text = invoke(bad, "--risk", 0.05)

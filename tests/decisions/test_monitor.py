@@ -22,8 +22,9 @@ from krisis.decisions.monitor import Monitoring, _Counts
 from krisis.decisions.verify import Promise
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps
+from krisis.pages.charts import curves
 from krisis.pages.html import html_fragment
-from krisis.pages.monitor import evidence_figure
+from krisis.pages.style import Style
 from krisis.pages.terminal import terminal_text
 from krisis.results.base import BenchmarkResult
 from krisis.statistics import sequential
@@ -309,7 +310,7 @@ def test_the_document_says_it_may_be_looked_at_often_and_draws_the_evidence(
     found: Monitoring = krisis.monitor(certificate, run("bad", every(400, 5)))
     text = terminal_text(found.document())
     assert "You may look as often as you like" in text.replace("\n", " ")
-    figure = evidence_figure(found)
+    figure = curves.evidence(found, Style())
     assert len(figure.table) == 400
     assert "decisive from 20" in figure.reading
     assert "<svg" in html_fragment(found.document())

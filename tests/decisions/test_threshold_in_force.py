@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_every_verb_uses_the_threshold_of_certify(
 
 
 def test_without_a_certified_threshold_the_lowest_risk_is_all_that_is_said(run: RunItems) -> None:
-    strict = RiskBound(risk=0.001)
+    strict = RiskBound(risk=0.01)
     found = threshold_of_run(run, strict)
     assert (found.threshold, found.certified) == (None, False)
     assert found.answered.tolist() == run.predicted.tolist()
@@ -96,6 +97,13 @@ def test_without_a_certified_threshold_the_lowest_risk_is_all_that_is_said(run: 
     assert audit.threshold is None
     assert audit.overall["coverage"].value == pytest.approx(run.predicted.mean())
     assert audit.to_json()["in_force"]["lowest_risk"] == found.lowest_risk
+
+
+def test_where_nothing_could_be_tested_no_risk_is_called_tested(run: RunItems) -> None:
+    found = threshold_of_run(run, RiskBound(risk=0.001))
+    assert (found.threshold, found.n_lowest) == (None, 0)
+    assert math.isnan(found.lowest_risk)
+    assert found.reason.endswith("answers with a confidence are too few to test a threshold")
 
 
 def test_a_threshold_that_is_asked_for_is_audited(run: RunItems) -> None:

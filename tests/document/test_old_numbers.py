@@ -31,6 +31,8 @@ ROUNDED = {
     ("Calibration: ", "0.0913"): "0.091",
     ("Confidence: ", "0.7057"): "71 %",
     ("Confidence: ", "0.7041"): "70 %",
+    ("elapsed_seconds", "12.500"): "12.5",
+    ("token_total", "40160"): "40,160",
 }
 # What changed on purpose: fixture, beginning of the line, number.
 CHANGED = {

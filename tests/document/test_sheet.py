@@ -443,7 +443,7 @@ def test_entities_read_as_the_signs_they_stand_for() -> None:
 
 
 def test_why_a_figure_has_no_interval_is_said(demo: Path, tmp_path: Path) -> None:
-    saved, reason = tmp_path / "saved.json", "reported_as_a_point"
+    saved, reason = tmp_path / "saved.json", "it is reported as a point"
     shown = told("show", demo, "-m", "e50", "-m", "disease_f1", "--save", saved)
     assert f"E50 has no interval: {reason}" in unwrapped(shown)
     both = told("show", demo, "-m", "e50", "-m", "e90", "--save", tmp_path / "both.json")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from krisis.data.real_people import equal_costs
 from krisis.decisions.threshold_in_force import RiskBound
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.disease import default_classification_metrics
@@ -73,7 +72,12 @@ def test_labels_are_judged_by_both_shares_with_their_denominators() -> None:
     ]
     line = judged(rows).line("deferral")
     assert line.answer == "yes"
-    assert [one.estimate.value for one in line.figures] == [30 / 40, 54 / 60]
+    assert [one.estimate.value for one in line.figures] == [
+        30 / 40,
+        54 / 60,
+        (30 / 40 + 54 / 60) / 2,
+    ]
+    assert not line.figures[2].brief  # only where nothing is decided
     assert str(line.figures[0]).endswith("of the 40 due")
     assert str(line.figures[1]).endswith("of the 60 safe")
 
@@ -93,6 +97,16 @@ def test_a_constant_policy_is_no(said: str, reason: str) -> None:
     line = judged([*rows_of((40, said), **DUE), *rows_of((60, said), **SAFE)]).line("deferral")
     assert line.answer == "no"
     assert reason in line.reason
+
+
+def test_a_handful_of_cases_or_many_missing_ones_do_not_show_that_it_never_defers() -> None:
+    few = [*rows_of((3, "wrong"), **DUE), *rows_of((60, "right"), **SAFE)]
+    line = judged(few).line("deferral")
+    assert (line.answer, line.reason) == ("cannot tell", "it never deferred")
+    many = [*rows_of((40, "wrong"), **DUE), *rows_of((60, "right"), **SAFE)]
+    lost = judged([*many, *rows_of((50, "lost"), start=200, due=True)])
+    assert lost.line("deferral").answer == "cannot tell"
+    assert "50 more not evaluated" in lost.line("left_for_people").sentence()
 
 
 def test_deferring_the_wrong_cases_is_no_and_at_random_cannot_be_told() -> None:
@@ -131,7 +145,8 @@ def test_right_answers_are_compared_where_the_guideline_answered_too() -> None:
     line = judged(model, half).line("correctness")
     assert line.answer == "yes"
     assert line.figures[0].estimate.value == 0.9
-    assert [one.estimate.value for one in line.compared] == [0.5, 0.9, 0.5]
+    assert [one.estimate.value for one in line.compared] == [0.5, 0.9, 0.5, 0.4]
+    assert [one.brief for one in line.compared] == [True, False, False, False]
     assert "on 50 of them" in str(line.compared[0])
     equal = judged(model, model).line("correctness")
     assert equal.answer == "partly"
@@ -140,31 +155,74 @@ def test_right_answers_are_compared_where_the_guideline_answered_too() -> None:
 def test_without_a_guideline_right_answers_are_compared_with_the_commonest_truth() -> None:
     line = judged(rows_of((90, "right"), (10, "wrong"))).line("correctness")
     assert line.answer == "yes"
-    assert str(line.compared[0]) == "always no 50 %"
+    assert str(line.compared[0]) == "always answering no: 50 %"
     assert judged(rows_of((10, "right"), (90, "wrong"))).line("correctness").answer == "no"
-    assert judged(rows_of((52, "right"), (48, "wrong"))).line("correctness").answer == "cannot tell"
+    open_ = judged(rows_of((52, "right"), (48, "wrong"))).line("correctness")
+    assert open_.answer == "cannot tell"
+    # What decided is shown: the constant answer, and the interval of the difference to it.
+    assert open_.brief().endswith(str(open_.compared[-1]) + ")")
+    assert open_.compared[-1].estimate.low < 0 < open_.compared[-1].estimate.high
     silent = judged(rows_of((5, "deferred"))).line("correctness")
     assert (silent.answer, silent.reason) == ("cannot tell", "it answered no case")
 
 
 def test_without_labels_deferral_is_judged_by_what_it_saved_at_the_price() -> None:
-    costs = equal_costs([0, 1], 0.2)
-    # 70 right (0), 30 deferred at 20: 600 of 100 cases. Always deferring costs 2,000, always
-    # "no" 50 wrong answers of 100: 5,000. So 14 of 100 cases' worth of errors are saved.
-    line = judged(rows_of((70, "right"), (30, "deferred")), costs=costs).line("deferral")
+    # 70 right (0), 30 deferred at 0.2: 6 of 100 cases. Always deferring costs 20, always "no" 50
+    # wrong answers of 100. So what 14 wrong answers of 100 cases cost is saved.
+    line = judged(rows_of((70, "right"), (30, "deferred")), price=0.2).line("deferral")
     assert line.answer == "yes"
-    assert line.figures[0].estimate.value == pytest.approx(1400)
+    assert line.figures[0].estimate.value == pytest.approx(14)
     assert "always deferring" in str(line.compared[0])
-    # 65 right, 15 wrong (1,500), 20 deferred (400): 1,900, no better than always deferring.
+    # 65 right, 15 wrong (15), 20 deferred (4): 19, no better than always deferring.
     equal = rows_of((65, "right"), (15, "wrong"), (20, "deferred"))
-    close = judged(equal, costs=costs).line("deferral")
+    close = judged(equal, price=0.2).line("deferral")
     assert close.answer == "cannot tell"
-    assert close.figures[0].estimate.value == pytest.approx(100)
-    worse = judged(rows_of((40, "wrong"), (60, "deferred")), costs=costs).line("deferral")
+    assert close.figures[0].estimate.value == pytest.approx(1)
+    worse = judged(rows_of((40, "wrong"), (60, "deferred")), price=0.2).line("deferral")
     assert worse.answer == "no"
-    assert worse.figures[0].estimate.value == pytest.approx(2000 - 4000 - 1200)
-    never = judged(rows_of((100, "right")), costs=costs).line("deferral")
-    assert (never.answer, never.reason) == ("no", "it never deferred")
+    assert worse.figures[0].estimate.value == pytest.approx(20 - 40 - 12)
+    # Of a model that never defers it is not known whether it would: only that it cost too much.
+    never = judged(rows_of((100, "right")), price=0.2).line("deferral")
+    assert (never.answer, never.reason) == ("cannot tell", "it never deferred")
+    costly = judged(rows_of((100, "wrong")), price=0.2).line("deferral")
+    assert (costly.answer, costly.reason) == ("no", "it never deferred")
+
+
+def test_without_labels_the_guideline_is_priced_too() -> None:
+    model = rows_of((70, "right"), (30, "deferred"))
+    perfect = rows_of((100, "right"))
+    line = judged(model, perfect, price=0.2).line("deferral")
+    assert line.answer == "partly"
+    assert line.compared[1].estimate.value == pytest.approx(20)
+    poor = rows_of((50, "wrong"), (50, "deferred"))
+    assert judged(model, poor, price=0.2).line("deferral").answer == "yes"
+
+
+def test_without_a_guideline_right_answers_are_compared_with_the_best_baseline() -> None:
+    rows = rows_of((80, "right"), (20, "wrong"))
+    result = BenchmarkResult(rows, {}, {}, "m", {"task_facts": TaskFacts("t", ANSWERS)})
+    result.baseline_rows = {
+        "ideal": Rows(rows_of((100, "right")), result.rows.answers),
+        "logistic": Rows(rows_of((70, "right"), (30, "wrong")), result.rows.answers),
+        "rules": Rows(rows_of((90, "right"), (10, "wrong")), result.rows.answers),
+    }
+    line = verdict_of(result).line("correctness")
+    assert str(line.compared[0]) == "rules 90 % on 100 of them"
+    assert line.answer == "partly"
+
+
+def test_groups_of_like_names_are_not_mixed_up() -> None:
+    rows = [
+        *rows_of((60, "right"), metadata={"g": "a_b"}),
+        *rows_of((30, "right"), (30, "wrong"), start=100, metadata={"g": "a b"}),
+    ]
+    line = judged(rows, groups={"g": "g"}).line("groups")
+    assert [one.words for one in line.figures] == ["g: a b {} wrong"]
+
+
+def test_labels_of_one_kind_say_so() -> None:
+    line = judged(rows_of((70, "right"), (30, "deferred"), due=True)).line("deferral")
+    assert line.reason.startswith("all labelled cases should be deferred")
 
 
 def test_without_labels_and_without_a_price_it_cannot_be_told() -> None:
@@ -182,7 +240,8 @@ def test_confidence_is_trusted_within_five_points(stated: float, n_right: int, a
     line = judged(rows).line("confidence")
     assert line.answer == answer
     assert line.figures[0].estimate.value == pytest.approx(abs(stated - n_right / 400))
-    assert ("too high" in str(line.figures[0])) == (stated >= n_right / 400)
+    said = str(line.figures[0])
+    assert ("too high" in said, "too low" in said) == (stated > 0.9, stated == 0.6)
 
 
 def test_a_confidence_that_nobody_stated_cannot_be_judged() -> None:

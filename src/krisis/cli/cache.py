@@ -9,6 +9,7 @@ import typer
 
 from krisis.cli.help import command, new_app
 from krisis.execution.cache import ReplyCache, default_cache_path
+from krisis.pages.numbers import megabytes
 
 app = new_app("Show or clear the cache of paid replies.")
 _PATH = typer.Option(None, "--cache-path")
@@ -22,7 +23,7 @@ def info(cache_path: Path | None = _PATH) -> None:
     cache.close()
     typer.echo(f"path     {about.path}")
     typer.echo(f"replies  {about.n_replies}")
-    typer.echo(f"size     {about.size_bytes / 1_000_000:.1f} MB")
+    typer.echo(f"size     {megabytes(about.size_bytes)}")
     if about.n_replies:
         typer.echo(f"saved    {_day(about.oldest)} to {_day(about.newest)}")
     for model, n_replies in about.models.items():

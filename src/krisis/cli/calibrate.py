@@ -11,6 +11,7 @@ from krisis.cli.help import command, new_app
 from krisis.confidence.calibrators import Calibrator, fit_calibrator, missing_lines
 from krisis.json_values import JsonObject, dumps, write_text
 from krisis.metrics.items import ELICITED, STATED, RunItems
+from krisis.pages.numbers import Estimate, figure
 from krisis.results.run_items import read_items
 
 app = new_app()
@@ -83,8 +84,7 @@ def summary(calibrator: Calibrator, words: tuple[str, str]) -> list[str]:
 def _words(
     figures: Mapping[str, float], intervals: Mapping[str, Sequence[float] | None] | None = None
 ) -> str:
-    known = intervals or {}
-    ends = {name: f" [{e[0]:.4f}, {e[1]:.4f}]" for name, e in known.items() if e}
     return ", ".join(
-        f"{name.upper()} {value:.4f}{ends.get(name, '')}" for name, value in figures.items()
+        f"{name.upper()} {figure(Estimate(value, *((intervals or {}).get(name) or ())))}"
+        for name, value in figures.items()
     )

@@ -13,6 +13,7 @@ from krisis.cli.run_file import tell_ties, write_beside
 from krisis.decisions.hand_over import hand_over
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
+from krisis.pages.numbers import count
 from krisis.results.base import BenchmarkResult
 from krisis.results.export import (
     NOT_REVIEWED,
@@ -118,7 +119,9 @@ def _write_left(
     """Write the cases that are left for people, with their ids."""
     found = hand_over(result, certificate=certificate_of(certificate))
     write_text(path, "".join(found.csv_lines()), overwrite=overwrite)
-    typer.echo(f"wrote {len(found.cases):,} of {found.n_cases:,} cases left for people to {path}")
+    typer.echo(
+        f"wrote {count(len(found.cases))} of {count(found.n_cases)} cases left for people to {path}"
+    )
 
 
 def _copy(run: Path, kind: Kind, path: Path, *, overwrite: bool) -> None:

@@ -112,7 +112,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--json": ("", "Print JSON with documented keys."),
     "--judged-by": ("NAME", "lm-eval: the metric that decides what is correct."),
     "--junit": ("FILE", "Write JUnit XML to this file."),
-    "--kind": ("KIND", "risk-coverage, reliability, forest or deferral."),
+    "--kind": ("KIND", "risk-coverage, reliability, forest, deferral, decision-curve or cost."),
     "--labels": ("", "Labels file of one folder, or the folder of several."),
     "--loss": ("NAME", "Loss: error, abs, abs_norm or cost. Default: the task's own."),
     "--margin": ("", "Largest acceptable loss: a number, or METRIC=NUMBER for one metric."),

@@ -137,8 +137,10 @@ def _records(loaded: JsonMapping, tasks: Iterable[JsonMapping]) -> Pairs:
         counted += f", of which {count(loaded['n_to_defer'])} should be deferred"
     yield "size", counted
     for label, name in (("labels", "labels"), ("deferral", "deferral_reasons")):
-        if loaded[name]:
-            yield label, ", ".join(f"{reason} {count(n)}" for reason, n in loaded[name].items())
+        found = {one.replace("_", " "): n for one, n in (loaded[name] or {}).items()}
+        if found:
+            words = (f"{task['answers'].get(one, one)}: {count(n)}" for one, n in found.items())
+            yield label, "; ".join(words)
     for name in ("source", "licence", "sha256", "account"):
         if loaded[name]:
             yield name, str(loaded[name])

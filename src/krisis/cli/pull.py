@@ -9,6 +9,7 @@ from krisis.backends.local import PULLABLE as MODELS
 from krisis.cli.help import command, new_app
 from krisis.data.support2.file import SUPPORT2
 from krisis.errors import UnknownName
+from krisis.pages.numbers import megabytes
 from krisis.pulling import PackagedFile, pull
 
 app = new_app()
@@ -38,7 +39,7 @@ def pull_file(
     if file.is_intact():
         typer.echo(f"{file.name} is already here: {file.path}")
     else:
-        size = f"{file.n_bytes / 1e6:.0f} MB"
+        size = megabytes(file.n_bytes)
         with Console(stderr=True).status(f"Downloading {file.name} ({size}) …"):
             pull(file)
         typer.echo(f"Saved as {file.path} (sha256 checked).")

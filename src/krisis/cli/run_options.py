@@ -10,6 +10,7 @@ import typer
 from krisis.errors import InvalidValue
 from krisis.execution.config import RunConfig, is_flag
 from krisis.json_values import JsonObject, JsonValue
+from krisis.pages.numbers import given
 from krisis.yaml_values import parse_yaml
 
 # Repeated options are named in the singular.
@@ -127,7 +128,7 @@ def _parameter(name: str) -> inspect.Parameter:
 
 
 def _plain(value: JsonValue) -> JsonValue:
-    return f"{value:g}" if isinstance(value, float) else value
+    return given(value) if isinstance(value, float) else value
 
 
 def with_options(function: Callable[..., object], names: Iterable[str]) -> Callable[..., object]:

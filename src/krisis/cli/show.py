@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.errors import UnknownName
-from krisis.json_values import write_text
+from krisis.json_values import dumps, write_text
 from krisis.metrics import BootstrapOptions
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import metrics_asked, with_rows
@@ -59,11 +60,18 @@ def show(
         write_text(save, with_rows(result, run).to_json() + "\n")
     give(
         result,
-        lambda: format_metrics_json_report(result),
+        lambda: _as_json(result),
         chosen,
         output=output,
         verbose=verbose or bool(metric or deferral),
     )
+
+
+def _as_json(result: BenchmarkResult) -> str:
+    """Return the scores as JSON, with the verdict where there are rows to judge."""
+    content = json.loads(format_metrics_json_report(result))
+    verdict = result.document().verdict if result.rows else None
+    return dumps(content | ({"verdict": verdict.to_dict()} if verdict else {}), indent=2)
 
 
 def _by_flags(run: Path, names: list[str], label: str) -> BenchmarkResult:

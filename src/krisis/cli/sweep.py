@@ -18,6 +18,7 @@ from krisis.execution.assembly import checked_batches, estimate_of, third_party_
 from krisis.execution.config import RunConfig, config_text
 from krisis.execution.grid import Plan, SweepFolder, plan_of, read_plan
 from krisis.json_values import JsonObject, JsonValue, write_text
+from krisis.pages.numbers import count, dollars
 from krisis.pages.shell import page
 from krisis.pages.sweep import SweepResult, TaskRuns
 from krisis.results.base import BenchmarkResult
@@ -92,18 +93,17 @@ def _grid_text(ready: list[Ready]) -> str:
     for one in ready:
         batches = checked_batches(one.cell.config, one.parts)
         estimate = estimate_of(one.parts, batches, one.price)
-        cost = "$0.00" if estimate.input_tokens is None else "cost unknown"
+        cost = dollars(0) if estimate.input_tokens is None else "cost unknown"
         if estimate.cost is not None:
-            cost = f"${estimate.cost:.2f}"
+            cost = dollars(estimate.cost)
             costs.append(estimate.cost)
         elif estimate.input_tokens is not None:
             unknown.append(one.cell.config.model)
         tokens = (estimate.input_tokens or 0) + (estimate.output_tokens or 0)
-        lines.append(
-            f"{one.cell.name:{width}}  {estimate.n_cases:,} records in {estimate.n_calls:,} calls, "
-            f"about {tokens:,.0f} tokens, {cost}"
-        )
-    known = f"about ${sum(costs):.2f}" if costs or not unknown else "cost unknown"
+        asked = f"{count(estimate.n_cases)} records in {count(estimate.n_calls)} calls"
+        words = f"{asked}, about {count(round(tokens))} tokens, {cost}"
+        lines.append(f"{one.cell.name:{width}}  {words}")
+    known = f"about {dollars(sum(costs))}" if costs or not unknown else "cost unknown"
     total = f"{len(ready)} cells, {known}; nothing was sent"
     if unknown:
         models = ", ".join(dict.fromkeys(unknown))

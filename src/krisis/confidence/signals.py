@@ -8,7 +8,7 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidValue, MissingSignal
 from krisis.json_values import JsonValue
 from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import FloatArray
@@ -111,7 +111,7 @@ def _refuse_lacking(run: RunItems, index: int, name: str, needed_by: str) -> Non
     if run.lacks(name, index):
         way = signal_of(name).asked_by
         advice = f"a run made with --elicit {way}" if way else "a run that recorded it"
-        raise InvalidValue(
+        raise MissingSignal(
             f"{run.place(index)}: the signal {name} is missing and {needed_by} needs it; "
             f"choose another variant or {advice}"
         )

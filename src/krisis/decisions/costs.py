@@ -286,6 +286,8 @@ def costs_of_run(run: RunItems, path: Path | None) -> CostTable:
     elif run.costs is not None:
         task = f" of the task {run.source.task!r}" if run.source.task else ""
         table = costs_from(asdict(run.costs), f"the preset{task}")
+    elif run.table.answers.price is not None:
+        table = _costs_by_price(run, run.table.answers.price)
     else:
         raise InvalidValue(
             f"the task of {run.source.path} has no preset of costs; add --cost FILE, which "
@@ -300,9 +302,26 @@ def costs_of_run(run: RunItems, path: Path | None) -> CostTable:
     return table
 
 
+def _costs_by_price(run: RunItems, price: float) -> CostTable:
+    """Return the costs of a task that states only the price of deferring."""
+    answers = answers_of(run)
+    matrix = run.table.answers.loss_matrix(answers)
+    pairs = {
+        (truth, answer): float(matrix[i, j])
+        for i, truth in enumerate(answers)
+        for j, answer in enumerate(answers)
+        if i != j
+    }
+    note = f"Every wrong answer costs 1, and deferring {price:g}, the price of the task."
+    return CostTable(
+        costs=pairs, defer=price, unit="wrong answers", note=note, place="the price of the task"
+    )
+
+
 def cost_file_text(run: RunItems) -> str:
-    """Return a cost table to edit: the preset of the task, else 1 for every wrong answer."""
-    table = costs_of_run(run, None) if run.costs is not None else None
+    """Return a cost table to edit: that of the task, else 1 for every wrong answer."""
+    is_priced = run.costs is not None or run.table.answers.price is not None
+    table = costs_of_run(run, None) if is_priced else None
     note = table.note if table else "Placeholders: 1 for every wrong answer. Replace them."
     lines = [
         f"# What answers and deferrals cost, for `krisis decide` and `krisis certify`. {OWNERSHIP}",

@@ -24,7 +24,7 @@ from krisis.decisions.sample import (
     ratio_interval,
 )
 from krisis.decisions.verify import refuse_other, score_options
-from krisis.errors import UserError
+from krisis.errors import MissingSignal, UserError
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
@@ -72,6 +72,12 @@ class ThresholdInForce:
         return self.search is not None and self.search.no_size_helps
 
     @property
+    def is_share(self) -> bool:
+        """Tell whether the risk is a share of wrong answers; else it is a mean loss."""
+        tested = self.search.tested if self.search is not None else self.sample
+        return tested is None or tested.binary
+
+    @property
     def n_left(self) -> int:
         """Count the cases that are left for people."""
         return int(np.count_nonzero(~self.answered))
@@ -116,10 +122,21 @@ def threshold_of_run(
         score.refuse_seen(run, "voids the guarantee")
         sample = sample_of(run, score)
     except UserError as error:
-        silent = bool(np.isnan(table.confidence[table.answered]).all())
-        reason = "it stated no confidence" if silent else str(error).partition(";")[0]
-        return ThresholdInForce(bound=bound, answered=run.predicted, reason=reason)
+        return ThresholdInForce(
+            bound=bound, answered=run.predicted, reason=_why_no_score(run, score, error)
+        )
     return threshold_of_sample(sample, bound, own=run.predicted)
+
+
+def _why_no_score(run: RunItems, score: ScoreOptions, error: UserError) -> str:
+    table, name = run.table, score.confidence or run.default_confidence
+    if not table.answered.any():
+        return "it answered no case"
+    if np.isnan(table.confidence[table.answered]).all():
+        return "it stated no confidence"
+    if isinstance(error, MissingSignal):
+        return f"the confidence {name!r} needs signals that this model does not give"
+    return str(error).partition(";")[0]
 
 
 def threshold_of_sample(
@@ -136,11 +153,13 @@ def threshold_of_sample(
             search=found,
             sample=sample,
         )
-    best = found.best if found.lowest is None else found.lowest
-    if best is None:
-        none = "no answer has a confidence"
+    if found.lowest is None:
+        n = found.tested.n_scored
+        none = f"{n:,} answers with a confidence are too few to test a threshold"
+        if not n:
+            none = "no answer has a confidence"
         return ThresholdInForce(bound=bound, answered=own, reason=none, search=found)
-    accepted = sample.accepts(float(found.tested.candidates.threshold[best]))
+    accepted = sample.accepts(float(found.tested.candidates.threshold[found.lowest]))
     return ThresholdInForce(
         bound=bound,
         answered=own,

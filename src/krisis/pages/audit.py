@@ -13,6 +13,7 @@ from krisis.pages.document import (
     Column,
     Content,
     Document,
+    Kind,
     Section,
     Sentences,
     Stated,
@@ -20,8 +21,19 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
-from krisis.pages.numbers import Estimate, change, count, figure, level, p_sentence, threshold
+from krisis.pages.numbers import (
+    Estimate,
+    change,
+    count,
+    difference,
+    figure,
+    level,
+    p_sentence,
+    score_name,
+    threshold,
+)
 from krisis.pages.verdict import usable_line
+from krisis.results.group_labels import group_words
 from krisis.runs.review import MARKS
 from krisis.statistics.group_gaps import SMALLEST_GROUP
 
@@ -42,7 +54,6 @@ def audit_document(audit: Audit) -> Document:
         lead=[_counts(groups)],
         verdict=Verdict([*lines, flag_line(groups)], level=0.95),
         sections=sections,
-        first=[one.key for one in sections],
     )
 
 
@@ -56,29 +67,25 @@ def _reviewed(found: ReviewedLabels) -> Section:
         lines.append(f"{count(found.n_unreadable)} lines of the review file could not be read.")
     parts: list[Content] = [Sentences(lines)]
     if found.figures:
-        rows: list[list[Cell]] = [
-            [name, *(Estimate(one.value, one.low, one.high) for one in pair), *(p.n for p in pair)]
-            for name, pair in found.figures.items()
-        ]
-        columns = (
-            Column("name", "metric"),
-            Column("figure", "all cases"),
-            Column("figure", "without disputed labels"),
-            Column("count", "n"),
-            Column("count", "n without"),
-        )
         caution = (
             "Reviewers who look at wrong answers first find wrong labels there first, so the "
             "figures without them flatter the model; review right answers too."
         )
-        parts.append(Table(columns=columns, rows=rows, note=caution))
+        figures = {
+            Column("name", "metric"): lambda item: item[0],
+            Column("figure", "all cases"): lambda item: _estimate(item[1][0]),
+            Column("figure", "without disputed labels"): lambda item: _estimate(item[1][1]),
+            Column("count", "n"): lambda item: item[1][0].n,
+            Column("count", "n without"): lambda item: item[1][1].n,
+        }
+        parts.append(Table.of(found.figures.items(), figures, note=caution))
     return Section(key="reviewed", title="Labels that reviewers dispute", parts=parts)
 
 
 def _where(groups: GroupAudit) -> str:
     if groups.threshold is None:
         return "every answer"
-    return f"{groups.confidence} ≥ {threshold(groups.threshold)}"
+    return f"{score_name(groups.confidence)} ≥ {threshold(groups.threshold)}"
 
 
 def _counts(groups: GroupAudit) -> str:
@@ -96,44 +103,41 @@ def group_sections(audit: GroupAudit) -> Iterator[Section]:
     """Yield the figures of the groups, what stands out, and what that rests on."""
     parts: list[Content] = [group_table(audit), _gaps(audit)]
     lines = [f"{column}: not compared, {why}." for column, why in audit.skipped.items()]
-    lines += [f"{_name(one.name)}: {one.reason}." for one in audit.groups if one.reason]
+    lines += [
+        f"{group_words(one.column, one.name)}: {one.reason}." for one in audit.groups if one.reason
+    ]
     parts += [Sentences(lines)] if lines else []
     yield Section(key="groups", title="Figures of the groups", parts=parts)
-    assumed = Sentences(group_assumptions(audit))
-    yield Section(key="assumptions", title="Assumptions", parts=[assumed])
-
-
-def _name(group: str) -> str:
-    return group.replace("_", " ")
+    yield Section.of_sentences("assumptions", "Assumptions", group_assumptions(audit))
 
 
 def flag_line(audit: GroupAudit) -> VerdictLine:
     """Name the groups that the tests flag, with the risk of each."""
     flagged = [group for group in audit.groups if group.flags]
-    found = [stated for group in flagged for stated in _flags(group)]
+    found = [stated for group in flagged for stated in _flags(group, audit.loss == "error")]
     reason = ""
     if not audit.n_tests:
         reason = "no group could be tested"
     elif not found:
         reason = f"no group is flagged ({audit.n_tests} tests together at {level(ALPHA)})"
     return VerdictLine(
-        key="groups", question="Groups to watch", answer=None, figures=found, reason=reason
+        key="groups", question="Groups unlike the rest", answer=None, figures=found, reason=reason
     )
 
 
-def _flags(group: Group) -> Iterator[Stated]:
-    risk, name = group.measures["risk"], _name(group.name)
+def _flags(group: Group, is_share: bool) -> Iterator[Stated]:
+    risk, name = group.measures["risk"], group_words(group.column, group.name)
     if group.tests.p_higher_risk_adjusted <= ALPHA:
         p = p_sentence(group.tests.p_higher_risk_adjusted)
-        more = change(Estimate(risk.gap))
+        more = (difference if is_share else change)(Estimate(risk.gap))
         yield Stated(
-            words=f"FLAG {name}: risk {{}}, higher than in the rest ({more}; {p} after Holm)",
+            words=f"{name}: risk {{}}, higher than in the rest ({more}; {p} after Holm)",
             estimate=_estimate(risk),
         )
     if group.tests.p_rise_adjusted <= ALPHA:
         p = p_sentence(group.tests.p_rise_adjusted)
         yield Stated(
-            words=f"FLAG {name}: risk rises as coverage falls, to {{}} among its most confident "
+            words=f"{name}: risk rises as coverage falls, to {{}} among its most confident "
             f"half ({p} after Holm)",
             estimate=Estimate(group.tests.risk_of_surest_half),
         )
@@ -150,13 +154,18 @@ def group_table(audit: GroupAudit) -> Table:
     ]
     rows += [
         _row(
-            _name(g.name), g.n_patients, g.n_rows, g.measures, g.calibration_error, g.power_doubled
+            group_words(g.column, g.name),
+            g.n_patients,
+            g.n_rows,
+            g.measures,
+            g.calibration_error,
+            g.power_doubled,
         )
         for g in audit.groups
         if not g.reason
     ]
     # The loss need not be an error, and overconfidence is a difference: neither is a share.
-    kinds = {"risk": "share" if audit.loss == "error" else "figure", "overconfidence": "change"}
+    kinds = {"risk": "share" if audit.loss == "error" else "figure", "overconfidence": "difference"}
     columns = (
         Column("name", "group"),
         Column("count", "patients"),
@@ -190,20 +199,23 @@ def _row(
 
 def _gaps(audit: GroupAudit) -> Table:
     """Return the largest gap of every figure, between a group and all other rows."""
-    rows: list[list[Cell]] = []
-    for key, heading in HEADINGS.items():
-        group = audit.largest(key)
-        if group is not None:
-            one = group.measures[key]
-            gap = Estimate(one.gap, one.gap_low, one.gap_high)
-            rows.append([f"{heading}: {_name(group.name)}", gap, one.p, one.p_adjusted])
-    columns = (
-        Column("name", "largest gap to the rest"),
-        Column("change", "gap"),
-        Column("p", "p", "permutation of patients"),
-        Column("p", "p over all groups"),
+    largest = [
+        (f"{heading}: {group_words(group.column, group.name)}", group.measures[key])
+        for key, heading in HEADINGS.items()
+        if (group := audit.largest(key)) is not None
+    ]
+    kind: Kind = "difference" if audit.loss == "error" else "change"
+    return Table.of(
+        largest,
+        {
+            Column("name", "largest gap to the rest"): lambda item: item[0],
+            Column(kind, "gap"): lambda item: Estimate(
+                item[1].gap, item[1].gap_low, item[1].gap_high
+            ),
+            Column("p", "p", "permutation of patients"): lambda item: item[1].p,
+            Column("p", "p over all groups"): lambda item: item[1].p_adjusted,
+        },
     )
-    return Table(columns=columns, rows=rows)
 
 
 def group_assumptions(audit: GroupAudit) -> list[str]:
@@ -269,7 +281,7 @@ def _agreement(found: LabelAgreement) -> Section:
 def _disputed(found: DisputedLabels) -> Section:
     if found.reason:
         lines = [f"Disputed labels cannot be listed: {found.reason}"]
-        return Section(key="disputed", title="Disputed labels", parts=[Sentences(lines)])
+        return Section.of_sentences("disputed", "Disputed labels", lines)
     lines = [
         (
             f"{count(len(found.rows))} of {count(found.n_confident)} rows in the more confident "
@@ -278,12 +290,15 @@ def _disputed(found: DisputedLabels) -> Section:
     ]
     left = len(found.rows) - _MOST_SHOWN
     lines += [f"{count(left)} more are in the JSON."] if left > 0 else []
-    rows: list[list[Cell]] = [
-        [row.record_id, str(row.label), str(row.answer)] for row in found.rows[:_MOST_SHOWN]
-    ]
-    columns = [Column("name", heading) for heading in ("record", "label", "answer")]
-    parts: list[Content] = [Sentences(lines)]
-    parts += [Table(columns=columns, rows=rows)] if rows else []
+    disputed = Table.of(
+        found.rows[:_MOST_SHOWN],
+        {
+            Column("name", "record"): lambda row: row.record_id,
+            Column("name", "label"): lambda row: str(row.label),
+            Column("name", "answer"): lambda row: str(row.answer),
+        },
+    )
+    parts: list[Content] = [Sentences(lines), *([disputed] if found.rows else [])]
     return Section(key="disputed", title="Disputed labels", parts=parts)
 
 
@@ -295,7 +310,7 @@ def stability_section(found: Stability) -> Section:
     asked = [*([found.repeats] if found.repeats else []), *found.perturbations, *found.against]
     if not asked and found.places is None:
         lines = ["Each record was asked once: ask with --repeats or --perturb."]
-        return Section(key="stability", title="Stability", parts=[Sentences(lines)])
+        return Section.of_sentences("stability", "Stability", lines)
     parts: list[Content] = [part for one in asked for part in _asked_again(one)]
     parts += _places(found.places) if found.places is not None else []
     parts += [Sentences(found.assumptions)] if found.assumptions else []
@@ -318,21 +333,27 @@ def _asked_again(one: Agreement) -> Iterator[Content]:
         "variance between cases, confidence": one.confidence_between,
         "variance between cases, correctness": one.correct_between,
     }
-    rows: list[list[Cell]] = [[name, _figure(f), f.n] for name, f in figures.items()]
-    columns = (Column("name", "figure"), Column("figure", "value"), Column("count", "n"))
-    yield Table(columns=columns, rows=rows, title=one.name)
+    yield Table.of(
+        figures.items(),
+        {
+            Column("name", "figure"): lambda item: item[0],
+            Column("figure", "value"): lambda item: _figure(item[1]),
+            Column("count", "n"): lambda item: item[1].n,
+        },
+        title=one.name,
+    )
     shifts = {"accuracy": one.accuracy, "abstention rate": one.abstention}
-    moved: list[list[Cell]] = [
-        [name, s.first, s.second, s.p] for name, s in shifts.items() if s is not None
-    ]
+    moved = [(name, shift) for name, shift in shifts.items() if shift is not None]
     if moved:
-        heads = (
-            Column("name", "figure"),
-            Column("figure", "first"),
-            Column("figure", "second"),
-            Column("p", "p", "paired test by patient"),
+        yield Table.of(
+            moved,
+            {
+                Column("name", "figure"): lambda item: item[0],
+                Column("figure", "first"): lambda item: item[1].first,
+                Column("figure", "second"): lambda item: item[1].second,
+                Column("p", "p", "paired test by patient"): lambda item: item[1].p,
+            },
         )
-        yield Table(columns=heads, rows=moved)
 
 
 def _figure(one: Figure) -> Cell:
@@ -342,15 +363,14 @@ def _figure(one: Figure) -> Cell:
 
 
 def _places(places: Places) -> list[Content]:
-    rows: list[list[Cell]] = [
-        [f"{one['place']:.0f}", one["accuracy"], one["abstention"], int(one["n"])]
-        for one in places.shares
-    ]
-    columns = (
-        Column("name", "place in the call"),
-        Column("figure", "accuracy"),
-        Column("figure", "abstention"),
-        Column("count", "n"),
+    table = Table.of(
+        places.shares,
+        {
+            Column("name", "place in the call"): lambda one: count(int(one["place"])),
+            Column("figure", "accuracy"): lambda one: one["accuracy"],
+            Column("figure", "abstention"): lambda one: one["abstention"],
+            Column("count", "n"): lambda one: int(one["n"]),
+        },
     )
     if places.reason:
         trend = f"No trend test: {places.reason}."
@@ -361,4 +381,4 @@ def _places(places: Places) -> list[Content]:
             f"Change per place: accuracy {accuracy} ({p_sentence(places.accuracy_p)}), abstention "
             f"{abstention} ({p_sentence(places.abstention_p)}); permutation within calls."
         )
-    return [Table(columns=columns, rows=rows), Sentences([trend])]
+    return [table, Sentences([trend])]

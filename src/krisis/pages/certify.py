@@ -8,7 +8,6 @@ from krisis.decisions.certify import Certificate, Threshold
 from krisis.decisions.verify import PartVerdict, Verification
 from krisis.metrics.explanations import method_lines
 from krisis.pages.document import (
-    Cell,
     Column,
     Content,
     Document,
@@ -20,7 +19,8 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
-from krisis.pages.numbers import Estimate, given, p_sentence, threshold
+from krisis.pages.groups import spaced
+from krisis.pages.numbers import Estimate, given, level, p_sentence, score_name, threshold, whole
 
 # Below this, scores are said to differ.
 SUSPECT = 0.05
@@ -39,7 +39,7 @@ def _title(certificate: Certificate) -> str:
 
 def _name(group: str) -> str:
     """Name a group by its column and value; without groups, all cases."""
-    return group.replace("_", " ") or "all"
+    return spaced(group) or "all"
 
 
 def promise(certificate: Certificate) -> str:
@@ -70,13 +70,8 @@ def certificate_document(certificate: Certificate) -> Document:
         verdict=Verdict([_certified(certificate, part) for part in certificate.parts], level=0.95),
         sections=[
             Section(key="thresholds", title="Cases", parts=[_counts(certificate)]),
-            Section(
-                key="assumptions",
-                title="Assumptions",
-                parts=[Sentences(certificate.assumptions)],
-            ),
+            Section.of_sentences("assumptions", "Assumptions", certificate.assumptions),
         ],
-        first=("thresholds", "assumptions"),
     )
 
 
@@ -96,8 +91,8 @@ def _certified(certificate: Certificate, part: Threshold) -> VerdictLine:
         answer="yes",
         figures=[
             Stated(
-                words=f"answer where {certificate.confidence} ≥ {threshold(part.threshold)}: "
-                "{} of cases",
+                words=f"answer where the {score_name(certificate.confidence)} is "
+                f"{threshold(part.threshold)} or more: {{}} of cases",
                 estimate=_coverage(part),
             ),
             Stated(words="observed risk {}", estimate=Estimate(risk, bound=certificate.risk)),
@@ -110,32 +105,29 @@ def _coverage(part: Threshold) -> Estimate:
 
 
 def _counts(certificate: Certificate) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            _name(part.group),
-            part.n_patients,
-            part.n_rows,
-            part.n_answered,
-            part.n_accepted,
-            part.loss_sum,
-            None if part.risk is None else Estimate(part.risk, bound=certificate.risk),
-            part.n_tested if part.test != "none" else None,
-            part.test if part.test != "none" else None,
-        ]
-        for part in certificate.parts
-    ]
-    columns = (
-        Column("name", "group"),
-        Column("count", "patients"),
-        Column("count", "cases"),
-        Column("count", "answered"),
-        Column("count", "accepted", "cases at or above the threshold"),
-        Column("figure", "lost", "the sum of the losses of the accepted cases"),
-        Column("share", "risk"),
-        Column("count", "tested"),
-        Column("name", "test"),
+    parts, bound = certificate.parts, certificate.risk
+    tests = dict.fromkeys(part.test for part in parts if part.test != "none")
+    return Table.of(
+        parts,
+        {
+            Column("name", "group"): lambda part: _name(part.group),
+            Column("count", "patients"): lambda part: part.n_patients,
+            Column("count", "cases"): lambda part: part.n_rows,
+            Column("count", "answered"): lambda part: part.n_answered,
+            Column("count", "accepted", "cases at or above the threshold"): lambda part: (
+                part.n_accepted
+            ),
+            Column("figure", "lost", "sum of the losses of the accepted cases"): lambda part: whole(
+                part.loss_sum
+            ),
+            Column("share", "risk"): lambda part: (
+                None if part.risk is None else Estimate(part.risk, bound=bound)
+            ),
+            Column("count", "tested"): lambda part: part.n_tested if part.test != "none" else None,
+        },
+        keys=[part.group for part in parts],
+        note=f"Test: {', '.join(tests)}." if tests else "",
     )
-    return Table(columns=columns, rows=rows, keys=[part.group for part in certificate.parts])
 
 
 # --- The check on new patients ---------------------------------------------------------------
@@ -154,13 +146,12 @@ def verification_document(found: Verification) -> Document:
         verdict=Verdict([_held(found, part) for part in found.parts], level=levels[0]),
         sections=[
             Section(key="cases", title="New cases", parts=parts),
-            Section(
-                key="exchangeability",
-                title="Are the new patients like the calibration patients?",
-                parts=[Sentences(list(_exchangeability(found)))],
+            Section.of_sentences(
+                "exchangeability",
+                "Are the new patients like the calibration patients?",
+                _exchangeability(found),
             ),
         ],
-        first=("cases", "exchangeability"),
     )
 
 
@@ -174,7 +165,8 @@ def _held(found: Verification, part: PartVerdict) -> VerdictLine:
     else:
         figures.append(
             Stated(
-                words=f"risk {{}} against {given(bound)}{_drawn(found.certificate, part)}",
+                words=f"risk {{}}{_drawn(found.certificate, part)} (promised: at most "
+                f"{level(bound)})",
                 estimate=Estimate.of(part.risk, part.risk_interval, bound=bound),
             )
         )
@@ -205,30 +197,20 @@ def _drawn(certificate: Certificate, part: PartVerdict) -> str:
 
 
 def _new_cases(found: Verification) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            _name(part.group),
-            part.verdict,
-            part.n_patients,
-            part.n_rows,
-            part.n_accepted,
-            part.loss_sum,
-            part.threshold,
-        ]
-        for part in found.parts
-    ]
-    columns = (
-        Column("name", "group"),
-        Column("name", "verdict"),
-        Column("count", "patients"),
-        Column("count", "cases"),
-        Column("count", "accepted"),
-        Column("figure", "lost"),
-        Column("threshold", "threshold"),
+    return Table.of(
+        found.parts,
+        {
+            Column("name", "group"): lambda part: _name(part.group),
+            Column("name", "verdict"): lambda part: part.verdict,
+            Column("count", "patients"): lambda part: part.n_patients,
+            Column("count", "cases"): lambda part: part.n_rows,
+            Column("count", "accepted"): lambda part: part.n_accepted,
+            Column("figure", "lost"): lambda part: whole(part.loss_sum),
+            Column("threshold", "threshold"): lambda part: part.threshold,
+        },
+        keys=[part.group for part in found.parts],
+        note=" ".join(method_lines(part.risk_interval.method for part in found.parts)),
     )
-    methods = method_lines(part.risk_interval.method for part in found.parts)
-    keys = [part.group for part in found.parts]
-    return Table(columns=columns, rows=rows, keys=keys, note=" ".join(methods))
 
 
 def _exchangeability(found: Verification) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 from krisis.decisions.check import Check, Judged, State
-from krisis.pages.document import Cell, Column, Document, Section, Table
+from krisis.pages.document import Column, Document, Section, Table
 from krisis.pages.numbers import Estimate, change, count, figure, level
 
 # What XML 1.0 cannot hold, not even escaped.
@@ -15,25 +15,18 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def check_document(check: Check) -> Document:
     """Return all there is to show of a check: one row per requirement."""
-    rows: list[list[Cell]] = [
-        [one.state.upper(), one.requirement, _found(one), _note(one)] for one in check.verdicts
-    ]
-    columns = (
-        Column("name", "state"),
-        Column("name", "requirement"),
-        Column("figure", "found", "the metric, or its change against the other run"),
-        Column("name", "note"),
+    table = Table.of(
+        check.verdicts,
+        {
+            Column("name", "state"): lambda one: one.state.upper(),
+            Column("name", "requirement"): lambda one: one.requirement,
+            Column("figure", "found", "the metric, or its change against the other run"): _found,
+            Column("name", "note"): _note,
+        },
     )
     return Document(
         title=f"{check_name(check)}: {counts_of(check)}",
-        sections=[
-            Section(
-                key="requirements",
-                title="Requirements",
-                parts=[Table(columns=columns, rows=rows)],
-            )
-        ],
-        first=("requirements",),
+        sections=[Section(key="requirements", title="Requirements", parts=[table])],
     )
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from krisis.metrics.base import Rows
-from krisis.metrics.explanations import explained
+from krisis.metrics.explanations import reason_words
 from krisis.metrics.partition import verdicts
 from krisis.metrics.table import BoolArray
 from krisis.metrics.table import Table as Cases
 from krisis.pages import numbers
 from krisis.pages.charts.curves import Curve, not_drawable, risk_coverage
+from krisis.pages.charts.spec import FigureSpec, page_chart
 from krisis.pages.document import (
     Cell,
-    Chart,
     Column,
     Content,
     Document,
@@ -29,7 +29,6 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
-from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate, count
 from krisis.pages.style import Style
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
@@ -286,7 +285,7 @@ def _difference_lines(delta: MetricDelta, level: float) -> Iterator[VerdictLine]
         ]
         if not math.isnan(delta.delta)
         else [],
-        reason=explained(delta.reason) if math.isnan(delta.delta) else "",
+        reason=reason_words(delta.reason) if math.isnan(delta.delta) else "",
     )
     if delta.margin is not None and delta.non_inferior is not None:
         limit = numbers.given(delta.margin)
@@ -408,7 +407,7 @@ def runs_sections(found: SideBySide, tied: dict[str, list[str]] | None = None) -
     parts: list[Content] = [Table(columns=columns, rows=rows, best=best)]
     notes = [f"{e.name}: {', '.join(e.warnings)}" for e in found.entries if e.warnings]
     reasons = {
-        f"{column.heading} of {entry.name} is undefined: {explained(cell.reason)}"
+        f"{column.heading} of {entry.name} is undefined: {reason_words(cell.reason)}"
         for entry in found.entries
         for column in found.columns
         if math.isnan((cell := entry.cells[column.name]).value) and cell.reason
@@ -565,16 +564,12 @@ def _curves(comparison: Comparison) -> list[Section]:
     if not comparison.paired or all(map(not_drawable, tables.values())):
         return []
 
-    def draw() -> Figure:
-        style = Style().whole_width
-        curves = {
-            name: Curve.of(name, table, options=None)
-            for name, table in tables.items()
-            if not not_drawable(table)
-        }
-        return risk_coverage(curves, style).figure(style)
+    def drawn(style: Style) -> FigureSpec:
+        kept = {name: table for name, table in tables.items() if not not_drawable(table)}
+        curves = {name: Curve.of(name, table, options=None) for name, table in kept.items()}
+        return risk_coverage(curves, style)
 
-    parts = [Chart(key="risk_coverage", draw=draw, wide=True)]
+    parts = [page_chart("risk_coverage", drawn, wide=True)]
     return [Section(key="curves", title="Risk and coverage", parts=parts, only_on_pages=True)]
 
 
@@ -588,7 +583,7 @@ def _basis(comparison: Comparison, ids: ShownIds) -> Section:
     for pair in comparison.pairs:
         lines += left_out_lines(pair, ids)
     reasons = {(d.name, d.reason): None for p in comparison.pairs for d in p.deltas.values()}
-    lines += [f"Not comparable: {name}: {explained(why)}." for name, why in reasons if why]
+    lines += [f"Not comparable: {name}: {reason_words(why)}." for name, why in reasons if why]
     unique = list(dict.fromkeys(lines)) or ["Every run has every case."]
     return Section(key="basis", title="What was left out", parts=[Sentences(unique)], folded=True)
 

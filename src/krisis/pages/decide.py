@@ -25,7 +25,16 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
-from krisis.pages.numbers import Estimate, count, figure, given, level, share, threshold
+from krisis.pages.numbers import (
+    Estimate,
+    count,
+    figure,
+    given,
+    level,
+    score_name,
+    share,
+    threshold,
+)
 from krisis.pages.verdict import threshold_verdict
 
 _MOST_LINES = 11
@@ -39,21 +48,16 @@ def decide_document(decision: Decision) -> Document:
 
     Where no threshold is certified, the headline is the lowest risk that is reached, and no more.
     """
-    costs = Section(key="costs", title=_cost_title(decision), parts=_costs(decision))
-    sections = [
-        costs,
-        *_coverage(decision),
-        *_team(decision),
-        Section(
-            key="assumptions", title="Assumptions", parts=[Sentences(decide_assumptions(decision))]
-        ),
-    ]
     return Document(
         title=f"{_whose(decision)} · costs by {decision.options.costs.place or 'the table given'}",
         lead=[_population(decision), *_prevalence(decision), *filter(None, [decision.note])],
         verdict=threshold_verdict(decision.run.table, decision.in_force),
-        sections=sections,
-        first=[one.key for one in sections],
+        sections=[
+            Section(key="costs", title=_cost_title(decision), parts=_costs(decision)),
+            *_coverage(decision),
+            *_team(decision),
+            Section.of_sentences("assumptions", "Assumptions", decide_assumptions(decision)),
+        ],
     )
 
 
@@ -152,27 +156,30 @@ def _costs(decision: Decision) -> list[Content]:
 
 def _savings(decision: Decision) -> Table:
     names = {policy.name: policy_name(policy) for policy in decision.policies}
+    (saver,) = {one.policy for one in decision.savings}
     rows: list[list[Cell]] = [
         [
-            f"{one.policy} compared with {names.get(one.against, one.against)}",
+            names.get(one.against, one.against),
             one.n_rows,
             Estimate(one.saved, one.low, one.high, decision.options.level),
         ]
         for one in decision.savings
     ]
     columns = (
-        Column("name", f"saving per {count(PER)}"),
+        Column("name", "compared with"),
         Column("count", "n"),
         Column("change", "saved"),
     )
-    return Table(columns=columns, rows=rows)
+    unit = f"{decision.options.costs.unit} per {count(PER)} {decision.run.words[1]}s"
+    title = f"Saved by the {saver}, in {unit}"
+    return Table(columns=columns, rows=rows, title=title)
 
 
 def _least(decision: Decision) -> list[str]:
     """Say what costs least on these rows, where no threshold is certified."""
     if not decision.n_scored or decision.in_force.certified:
         return []
-    name, best = decision.options.score.variant(decision.run), decision.best_threshold
+    name, best = score_name(decision.options.score.variant(decision.run)), decision.best_threshold
     rule = "defer everything" if best is None else f"answer where {name} ≥ {threshold(best)}"
     after = (
         "The cross-fitted line estimates what that will cost: its rows did not choose their own "
@@ -205,7 +212,7 @@ def _coverage(decision: Decision) -> list[Section]:
         return []
     points = shown_points(decision.curve)
     table = _policies(decision, points, "threshold", list(map(_threshold, points)))
-    name = decision.options.score.variant(decision.run)
+    name = score_name(decision.options.score.variant(decision.run))
     return [Section(key="coverage", title=f"Along the coverage, by {name}", parts=[table])]
 
 
@@ -279,8 +286,8 @@ def decide_assumptions(decision: Decision) -> list[str]:
 
 
 def _chow_assumption(decision: Decision) -> str:
-    name = decision.options.score.variant(decision.run)
-    said = f"Chow's rule takes {name} as the probability that the answer is right"
+    name = score_name(decision.options.score.variant(decision.run))
+    said = f"Chow's rule takes the {name} as the probability that the answer is right"
     if len(decision.run.table.labels) > 2:
         said += "; where it is wrong, the other answers are as probable as they are frequent"
     return f"{said}."
@@ -317,9 +324,7 @@ def curve_document(curve: DecisionCurve) -> Document:
             title=f"Net benefit per {unit}, the positive answer being {positive}",
             parts=[_benefits(curve)],
         ),
-        Section(
-            key="assumptions", title="Assumptions", parts=[Sentences(curve_assumptions(curve))]
-        ),
+        Section.of_sentences("assumptions", "Assumptions", curve_assumptions(curve)),
     ]
     source = run.source
     whose = " · ".join(filter(None, (source.model, source.suite, source.task)))
@@ -327,7 +332,6 @@ def curve_document(curve: DecisionCurve) -> Document:
         title=f"Decision curve · {whose or 'unnamed run'}",
         lead=[verdict, about, *moved],
         sections=sections,
-        first=[one.key for one in sections],
     )
 
 
@@ -361,12 +365,13 @@ def _benefits(curve: DecisionCurve) -> Table:
 def curve_assumptions(curve: DecisionCurve) -> list[str]:
     """State what a decision curve assumes, one sentence each."""
     options, unit = curve.options, curve.run.words[1]
-    variant = options.score.variant(curve.run)
+    variant = score_name(options.score.variant(curve.run))
+    positive = curve.run.table.answers.name(curve.positive)
     action = "treated" if options.default_action == "treat" else "not treated"
     found = [
         (
-            f"P({curve.positive}) is the confidence ({variant}) of the answer {curve.positive}, "
-            "and 1 − confidence of the other answer; a case is treated where it reaches the "
+            f"The probability of {positive} is the {variant} where the model gave that answer, and "
+            "1 − that confidence where it gave the other; a case is treated where it reaches the "
             "threshold."
         ),
         (
@@ -378,7 +383,7 @@ def curve_assumptions(curve: DecisionCurve) -> list[str]:
     ]
     if DEFERRAL in curve.curves:
         limit = options.answer_from
-        below = "" if limit is None else f" or the confidence is below {limit:g}"
+        below = "" if limit is None else f" or the confidence is below {given(limit)}"
         found.append(f"With deferral, a {unit} is deferred where the model abstained{below}.")
     if options.team is not None:
         found.append(options.team.assumption())
@@ -430,7 +435,7 @@ def reader_document(decision: ReaderDecision) -> Document:
         Section(
             key="ways", title="Each alone, and together", parts=[Table(columns=columns, rows=rows)]
         ),
-        Section(key="how", title="How to read it", parts=[Sentences([chosen, unseen])]),
+        Section.of_sentences("how", "How to read it", [chosen, unseen]),
     ]
     return Document(
         title=f"Model {decision.model} with reader {decision.reader}",
@@ -440,7 +445,6 @@ def reader_document(decision: ReaderDecision) -> Document:
         ],
         verdict=Verdict(list(_compared(decision)), level=at),
         sections=sections,
-        first=[one.key for one in sections],
     )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 
@@ -19,17 +18,8 @@ from krisis.decisions.verify import score_options, verify_run
 from krisis.metrics.items import RunItems
 from krisis.pages.charts.curves import certified, cost, group_curves, net_benefit, team_errors
 from krisis.pages.charts.forest import gap_forest
-from krisis.pages.charts.spec import FigureSpec
+from krisis.pages.charts.spec import page_chart
 from krisis.pages.document import Chart, Content, Document, Facts, Section, Sentences, Table
-from krisis.pages.style import Style
-
-_PAGE = Style()
-
-
-def _chart(key: str, build: Callable[[Style], FigureSpec], *, wide: bool = False) -> Chart:
-    """Return a chart that is drawn when it is asked for, and then once."""
-    style = _PAGE.whole_width if wide else _PAGE
-    return Chart(key=key, draw=cache(lambda: build(style).figure(style)), wide=wide)
 
 
 def _parts(document: Document, charts: Sequence[Chart] = ()) -> list[Content]:
@@ -67,7 +57,7 @@ def certificate_section(
     parts = {
         name or "all": (sample.part(rows), thresholds.get(name)) for name, rows in groups.items()
     }
-    chart = _chart("certificate", lambda style: certified(certificate, parts, style))
+    chart = page_chart("certificate", lambda style: certified(certificate, parts, style))
     found = _parts(certificate.document(), [chart])
     if rows_hash(run, sample) != certificate.calibration_rows_hash:
         verification = verify_run(certificate, run, calibrator=calibrator)
@@ -77,15 +67,15 @@ def certificate_section(
 
 def cost_section(decision: Decision) -> Section:
     """Show what a run costs by every policy."""
-    charts = [_chart("costs", lambda style: cost({"this run": decision}, style))]
+    charts = [page_chart("costs", lambda style: cost({"this run": decision}, style))]
     if decision.options.team is not None:
-        charts.append(_chart("team", lambda style: team_errors(decision, style)))
+        charts.append(page_chart("team", lambda style: team_errors(decision, style)))
     return Section(key="costs", title="Costs", parts=_parts(decision.document(), charts))
 
 
 def benefit_section(curve: DecisionCurve) -> Section:
     """Show the decision curve of a run."""
-    chart = _chart("decision_curve", lambda style: net_benefit({"this run": curve}, style))
+    chart = page_chart("decision_curve", lambda style: net_benefit({"this run": curve}, style))
     parts = _parts(curve.document(), [chart])
     return Section(key="decision-curve", title="Decision curve", parts=parts)
 
@@ -95,7 +85,7 @@ def audit_section(audit: GroupAudit) -> Section:
     shown = [group for group in audit.groups if group.measures]
     drawn = {point["column"] for point in audit.curve if point["column"]}
     charts = [
-        _chart(
+        page_chart(
             f"audit_curves_{column}",
             lambda style, column=column: group_curves(audit, column, style),  # type: ignore[misc]
             wide=True,
@@ -104,5 +94,5 @@ def audit_section(audit: GroupAudit) -> Section:
         if column in drawn
     ]
     if any(np.isfinite(m.gap) for group in shown for m in group.measures.values()):
-        charts.append(_chart("audit_gaps", lambda style: gap_forest(audit, style), wide=True))
+        charts.append(page_chart("audit_gaps", lambda style: gap_forest(audit, style), wide=True))
     return Section(key="audit", title="Audit", parts=_parts(Audit(audit).document(), charts))

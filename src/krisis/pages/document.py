@@ -6,9 +6,9 @@ Nothing in it is formatted: the renderers ask `numbers` how a cell of a kind is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from krisis.json_values import JsonObject, plain
 from krisis.pages import numbers
@@ -24,6 +24,7 @@ Kind = Literal[
 ]
 Reply = Literal["yes", "partly", "no", "cannot tell"]
 Cell = str | int | float | Estimate | None
+Item = TypeVar("Item")
 BEST = "best, or not shown to differ from the best"  # what marked cells are
 
 _WRITERS = {
@@ -52,7 +53,7 @@ class Column:
             return ""
         if isinstance(cell, str):  # also the reason why a figure is not there
             return cell
-        if self.kind == "count":
+        if self.kind == "count" or (self.kind == "figure" and isinstance(cell, int)):
             assert isinstance(cell, int)
             return numbers.count(cell)
         if self.kind == "p":
@@ -88,6 +89,24 @@ class Table:
     best: Collection[tuple[int, int]] = ()
     cases: Mapping[tuple[int, int], object] = field(default_factory=dict)
     compared: tuple[int, int] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        items: Iterable[Item],
+        cells: Mapping[Column, Callable[[Item], Cell]],
+        *,
+        title: str = "",
+        note: str = "",
+        keys: Sequence[str] = (),
+    ) -> Table:
+        """Return a row for every item: each column with what finds its cell.
+
+        >>> Table.of([3, 4], {Column("count", "n"): lambda n: n}).rows
+        [[3], [4]]
+        """
+        rows = [[cell(item) for cell in cells.values()] for item in items]
+        return Table(columns=list(cells), rows=rows, title=title, note=note, keys=keys)
 
     def headings(self) -> list[str]:
         """Return the headings; a column with intervals names the level that they have.
@@ -139,9 +158,10 @@ class Listing(Sentences):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names with what is known of each, such as the settings of a run."""
+    """Names with what is known of each, such as the settings of a run; ``keys`` for programs."""
 
     pairs: Sequence[tuple[str, str]]
+    keys: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +192,11 @@ class Section:
     parts: Sequence[Content]
     folded: bool = False
     only_on_pages: bool = False
+
+    @classmethod
+    def of_sentences(cls, key: str, title: str, lines: Iterable[str]) -> Section:
+        """Return a section of sentences alone, such as what a result assumes."""
+        return cls(key=key, title=title, parts=[Sentences(list(lines))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +273,21 @@ class Verdict:
         }
         return dict(plain(found))
 
+    def table(self) -> Table:
+        """Return the lines as a table, for media that have nothing else."""
+        headings = ("question", "answer", "finding")
+        return Table(
+            columns=[Column("name", heading) for heading in headings],
+            rows=[[one.question, one.answer or "", one.sentence()] for one in self.lines],
+            keys=[one.key for one in self.lines],
+            note=f"Intervals: {numbers.level(self.level)}." if self.level else "",
+        )
+
+    def section(self) -> Section:
+        """Return the section that the table of the verdict is in."""
+        title = f"Verdict on the {self.about}" if self.about else "Verdict"
+        return Section(key="verdict", title=title, parts=[self.table()])
+
     def line(self, key: str) -> VerdictLine:
         """Return one line by its key."""
         return next(line for line in self.lines if line.key == key)
@@ -259,7 +299,7 @@ class Document:
 
     ``lead`` are the sentences above everything, such as what became of the cases; it is ``urgent``
     where they tell of something that went wrong. ``first`` are the keys of sections that a short
-    form shows too; ``commands`` is what one would type next.
+    form shows too, all unless they are named; ``commands`` is what one would type next.
     """
 
     title: str
@@ -267,11 +307,13 @@ class Document:
     urgent: bool = False
     verdict: Verdict | None = None
     sections: Sequence[Section] = ()
-    first: Sequence[str] = ()
+    first: Sequence[str] | None = None
     commands: Sequence[str] = ()
 
     def tables(self) -> Iterator[tuple[Section, Table]]:
-        """Yield every table with the section that it is in."""
+        """Yield every table with the section that it is in, the verdict first."""
+        if self.verdict is not None:
+            yield self.verdict.section(), self.verdict.table()
         for section in self.sections:
             yield from ((section, part) for part in section.parts if isinstance(part, Table))
 

@@ -248,7 +248,8 @@ alt: Chart = _Altair()
 
 def percent_axis(**settings: JsonValue) -> Chart:
     """Return an axis that is labelled in per cent."""
-    return alt.Axis(format=".0%", tickCount=5, **settings)
+    label = "format(100 * datum.value, '.0f') + '\u00a0%'"
+    return alt.Axis(labelExpr=label, tickCount=5, **settings)
 
 
 def unit_scale() -> Chart:

@@ -37,6 +37,15 @@ class GroupFigures:
     among: dict[str, int]
 
 
+def spaced(name: str) -> str:
+    """Return the name of a group or reason as it is read.
+
+    >>> spaced("sex_female")
+    'sex female'
+    """
+    return name.replace("_", " ")
+
+
 def group_figures(rows: Rows, level: float = DEFAULT_LEVEL) -> list[GroupFigures]:
     """Return every group that the metadata name, those most often wrong first."""
     table = rows.table

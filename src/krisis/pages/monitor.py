@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from functools import partial
 
 from krisis.decisions.monitor import MonitoredPart, Monitoring
-from krisis.json_values import JsonObject
-from krisis.metrics.risk_coverage import spread_evenly
+from krisis.pages.charts.curves import evidence
+from krisis.pages.charts.spec import page_chart
 from krisis.pages.document import (
-    Cell,
-    Chart,
     Column,
     Document,
     Reply,
     Section,
-    Sentences,
     Stated,
     Table,
     Verdict,
     VerdictLine,
 )
-from krisis.pages.figure import Figure, alt, data
-from krisis.pages.numbers import Estimate, count, threshold
-from krisis.pages.palette import CORRECT, REFERENCE, WRONG
-from krisis.pages.style import Mark, Series
+from krisis.pages.groups import spaced
+from krisis.pages.numbers import Estimate, count, factor, given, level, share, threshold, whole
 
-_MOST_POINTS = 400
 _LATEST_LOOKS = 12
 _ANSWERS: dict[str, Reply] = {"holds": "yes", "broken": "no", "cannot tell": "cannot tell"}
 
@@ -35,7 +28,7 @@ _ANSWERS: dict[str, Reply] = {"holds": "yes", "broken": "no", "cannot tell": "ca
 def monitor_document(found: Monitoring) -> Document:
     """Return all there is to show of a threshold in use."""
     bound = found.certificate.risk
-    lead = [f"{name}: the certificate has no threshold." for name in found.not_certified]
+    lead = [f"{spaced(name)}: the certificate has no threshold." for name in found.not_certified]
     if found.n_returning_rows:
         lead.append(
             f"{count(found.n_returning_rows)} rows of patients who had arrived before are not "
@@ -46,18 +39,16 @@ def monitor_document(found: Monitoring) -> Document:
         lead=lead,
         verdict=Verdict([_line(found, part) for part in found.parts], level=None),
         sections=[
-            Section(key="next", title="What to do now", parts=[Sentences(_next(found))]),
+            Section.of_sentences("next", "What to do now", _next(found)),
             Section(
                 key="evidence",
                 title="Evidence over time",
                 parts=[
-                    Chart(key="evidence", draw=lambda: evidence_figure(found)),
+                    page_chart("evidence", partial(evidence, found), wide=True),
                     *(_looks(part, bound) for part in found.parts),
                 ],
             ),
-            Section(
-                key="assumptions", title="What it rests on", parts=[Sentences(_assumptions(found))]
-            ),
+            Section.of_sentences("assumptions", "What it rests on", _assumptions(found)),
         ],
         first=("next",),
     )
@@ -65,7 +56,7 @@ def monitor_document(found: Monitoring) -> Document:
 
 def _line(found: Monitoring, part: MonitoredPart) -> VerdictLine:
     bound = found.certificate.risk
-    whose = f"{part.group}: r" if part.group else "R"
+    whose = f"{spaced(part.group)}: r" if part.group else "R"
     figures, reason = [], "no answer was accepted yet"
     if not math.isnan(part.risk):
         words = f"{{}} wrong of {count(part.n_accepted)} accepted answers"
@@ -77,7 +68,7 @@ def _line(found: Monitoring, part: MonitoredPart) -> VerdictLine:
         reason = f"broken since {_patient(part.alarm.since, part.alarm.since_patient)}"
     return VerdictLine(
         key=part.group or "all",
-        question=f"{whose}isk still at most {100 * bound:g} %?",
+        question=f"{whose}isk still at most {level(bound)}?",
         answer=_ANSWERS[part.state],
         figures=figures,
         reason=reason,
@@ -93,7 +84,7 @@ def _next(found: Monitoring) -> list[str]:
 
 
 def _part_next(found: Monitoring, part: MonitoredPart) -> list[str]:
-    whose = f"{part.group}: " if part.group else ""
+    whose = f"{spaced(part.group)}: " if part.group else ""
     begin = whose + ("the" if whose else "The")
     lines = []
     if part.alarm is not None:
@@ -134,45 +125,42 @@ def _part_next(found: Monitoring, part: MonitoredPart) -> list[str]:
 def _looks(part: MonitoredPart, bound: float) -> Table:
     """Return the latest looks; the evidence is shown as the factor that it is."""
     shown = part.looks[-_LATEST_LOOKS:]
-    columns = (
-        Column("name", "at the end of"),
-        Column("count", "patients"),
-        Column("count", "accepted"),
-        Column("figure", "lost", "sum of the losses of the accepted answers"),
-        Column("share", "risk"),
-        Column("figure", "evidence broken", f"decisive from {1 / part.level:g} on"),
-        Column("figure", "evidence holds", f"decisive from {1 / part.level:g} on"),
-    )
-    rows: list[list[Cell]] = [
-        [
-            look.when,
-            look.n_patients,
-            look.n_accepted,
-            f"{look.loss_sum:g}",
-            Estimate(look.loss_sum / look.n_accepted if look.n_accepted else math.nan, bound=bound),
-            _factor(look.log_evidence_broken),
-            _factor(look.log_evidence_holds),
-        ]
-        for look in shown
-    ]
+    decisive = f"decisive from {given(1 / part.level)} on"
     left = len(part.looks) - len(shown)
-    note = f"Evidence is decisive from {1 / part.level:g} on."
+    note = f"Evidence is {decisive}."
     note += f" {count(left)} earlier looks are in the JSON." if left else ""
-    return Table(columns=columns, rows=rows, title=part.group, note=note)
+    return Table.of(
+        shown,
+        {
+            Column("name", "at the end of"): lambda look: look.when,
+            Column("count", "patients"): lambda look: look.n_patients,
+            Column("count", "accepted"): lambda look: look.n_accepted,
+            Column("figure", "lost", "sum of the losses of the accepted answers"): lambda look: (
+                whole(look.loss_sum)
+            ),
+            Column("share", "risk"): lambda look: Estimate(
+                look.loss_sum / look.n_accepted if look.n_accepted else math.nan, bound=bound
+            ),
+            Column("figure", "evidence broken", decisive): lambda look: _factor(
+                look.log_evidence_broken
+            ),
+            Column("figure", "evidence holds", decisive): lambda look: _factor(
+                look.log_evidence_holds
+            ),
+        },
+        title=spaced(part.group),
+        note=note,
+    )
 
 
 def _factor(log_evidence: float) -> str:
-    """Write a factor of evidence; beyond a million its size says nothing more."""
-    value = math.exp(min(log_evidence, 700.0))
-    if value >= 1e6:
-        return "over a million"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    return factor(math.exp(min(log_evidence, 700.0)))
 
 
 def _assumptions(found: Monitoring) -> list[str]:
     levels = {part.level for part in found.parts}
     divided = (
-        f" With {len(found.parts)} groups each may err with {100 * max(levels):.2g} %."
+        f" With {len(found.parts)} groups each may err with {share(Estimate(max(levels)))}."
         if len(found.parts) > 1
         else ""
     )
@@ -197,57 +185,8 @@ def _assumptions(found: Monitoring) -> list[str]:
     if found.certificate.method == "crc":
         lines.append("crc bounds a mean over many calibrations, which one threshold cannot refute.")
     thresholds = [
-        f"{part.group + ': ' if part.group else ''}{threshold(part.threshold)}"
+        f"{spaced(part.group) + ': ' if part.group else ''}{threshold(part.threshold)}"
         for part in found.parts
     ]
     lines.append(f"Answers are accepted from a confidence of {', '.join(thresholds)} on.")
     return lines
-
-
-def _domain(table: list[JsonObject], decisive: float) -> list[float]:
-    """Return the ends of the axis of evidence; what is decisive is always on it."""
-    seen = [row["evidence"] for row in table]
-    return [min(0.1, *seen), max(5 * decisive, *seen)] if seen else [0.1, 5 * decisive]
-
-
-def evidence_figure(found: Monitoring) -> Figure:
-    """Draw the evidence that the risk is broken over the patients, with what is decisive."""
-    table: list[JsonObject] = []
-    for part in found.parts:
-        n = part.evidence_broken.size
-        for place in spread_evenly(n, _MOST_POINTS).tolist() if n else []:
-            evidence = float(np.exp(np.clip(part.evidence_broken[place], -14.0, 14.0)))
-            name = part.group or "all patients"
-            table.append({"group": name, "patients": place + 1, "evidence": evidence})
-    decisive = max(1 / part.level for part in found.parts)
-    x = alt.X("patients:Q", title="patients in order of arrival", axis=alt.Axis(tickCount=6))
-    powers = alt.Axis(values=[10.0**power for power in range(-6, 7, 2)], format="~r")
-    scale = alt.Scale(type="log", domain=_domain(table, decisive))
-    y = alt.Y("evidence:Q", title="evidence for a broken bound", axis=powers, scale=scale)
-    names = [part.group or "all patients" for part in found.parts]
-    tones = [str((REFERENCE, CORRECT)[i % 2]) for i in range(len(names))]
-    colour = alt.Color(
-        "group:N",
-        title=None,
-        legend=None if len(names) == 1 else alt.Legend(symbolType="stroke"),
-        scale=alt.Scale(domain=names, range=tones),
-    )
-    lines = alt.Chart(data(table)).mark_line().encode(x=x, y=y, color=colour)
-    rule = alt.Chart(data([{"decisive": decisive}])).mark_rule(
-        strokeDash=[4, 3], color=str(WRONG), strokeWidth=1.5
-    )
-    chart = (rule.encode(y="decisive:Q") + lines).properties(width=560, height=220)
-    title = {
-        "broken": "The evidence that the risk is above its bound is decisive",
-        "holds": "The risk holds",
-        "cannot tell": "The evidence that the risk is above its bound is not decisive",
-    }[found.state]
-    return Figure(
-        "monitor",
-        title,
-        f"Each new patient multiplies the evidence. It starts at 1 and is decisive from "
-        f"{decisive:g} on (dashed). A line that falls speaks for the bound.",
-        chart,
-        table,
-        key=[Mark("line", Series(WRONG, (4, 3)), f"decisive: {decisive:g}")],
-    )

@@ -7,10 +7,13 @@ and never across the bound that it is judged by. JSON and CSV keep every digit a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING
 
-from krisis.statistics.intervals import Interval
+if TYPE_CHECKING:
+    from krisis.statistics.intervals import Interval
 
 MINUS = "\u2212"
 UNDEFINED = "undefined"
@@ -18,7 +21,7 @@ _MOST_DECIMALS = 6
 _EXACT = 9  # decimals in which sums and differences of shares are exact
 _SAME = 0.5 * 10**-_EXACT
 _DECIMALS_OF_A_FIGURE = 3  # of one without an interval
-_DECIMALS_OF_A_THRESHOLD = 4
+_LAST_OF_A_THRESHOLD = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ class Estimate:
         bound = None if self.bound is None else -self.bound
         return Estimate(-self.value, -self.high, -self.low, self.level, bound)
 
+    def moved(self, to: Callable[[float], float]) -> Estimate:
+        """Return the figure, its interval and its bound on another, increasing scale."""
+        bound = None if self.bound is None else to(self.bound)
+        return Estimate(to(self.value), to(self.low), to(self.high), self.level, bound)
+
     @property
     def has_interval(self) -> bool:
         """Tell whether the interval has ends."""
@@ -58,6 +66,15 @@ def count(n: int) -> str:
     return f"{n:,}"
 
 
+def counted(n: int, noun: str) -> str:
+    """Write a count of things.
+
+    >>> counted(1, "case"), counted(1200, "case")
+    ('1 case', '1,200 cases')
+    """
+    return f"{count(n)} {noun}{'' if n == 1 else 's'}"
+
+
 def share(estimate: Estimate, *, interval: bool = True) -> str:
     """Write a share as a percentage.
 
@@ -66,7 +83,7 @@ def share(estimate: Estimate, *, interval: bool = True) -> str:
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    value, ends = _rounded(estimate, scale=100, usual=1 if 0 < estimate.value < 0.1 else 0)
+    value, ends = _rounded(estimate, scale=100, usual=1 if _SAME < estimate.value < 0.1 else 0)
     return f"{value} % ({ends})" if ends and interval else f"{value} %"
 
 
@@ -122,16 +139,13 @@ def change(estimate: Estimate, *, interval: bool = True) -> str:
 
 
 def threshold(value: float) -> str:
-    """Write a threshold, rounded up: what is answered above it is also above the true one.
+    """Write a threshold so that whoever types it accepts the same answers: cut, never rounded up.
 
-    >>> threshold(0.83361), threshold(0.9), threshold(0.99999999)
-    ('0.8337', '0.9000', '0.99999999')
+    >>> threshold(0.8336129), threshold(0.9), threshold(0.99999999)
+    ('0.833612', '0.90', '0.999999')
     """
-    scale = 10**_DECIMALS_OF_A_THRESHOLD
-    rounded = math.ceil(round(value * scale, 6)) / scale
-    if rounded >= 1 > value:  # which no confidence would reach
-        return repr(value)
-    return f"{rounded:.{_DECIMALS_OF_A_THRESHOLD}f}"
+    cut = Decimal(repr(value)).quantize(_LAST_OF_A_THRESHOLD, rounding=ROUND_FLOOR).normalize()
+    return max(f"{cut:f}", f"{cut:.2f}", key=len)
 
 
 def threshold_above(threshold: float, below: float) -> str:
@@ -180,6 +194,24 @@ def given(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+def whole(value: float) -> int | float:
+    """Return a sum of losses that is a count as one, so that it is written without decimals.
+
+    >>> whole(12.0), whole(0.5)
+    (12, 0.5)
+    """
+    return int(value) if float(value).is_integer() else value
+
+
+def score_name(variant: str) -> str:
+    """Name the score that answers are ranked by.
+
+    >>> score_name("stated"), score_name("signals.margin")
+    ('stated confidence', 'signals.margin')
+    """
+    return "stated confidence" if variant == "stated" else variant
+
+
 def level(value: float) -> str:
     """Write a confidence level.
 
@@ -187,6 +219,36 @@ def level(value: float) -> str:
     ('95 %', '99.9 %')
     """
     return f"{100 * value:g} %"
+
+
+def dollars(value: float) -> str:
+    """Write an amount of money.
+
+    >>> dollars(1234.5)
+    '$1,234.50'
+    """
+    return f"${value:,.2f}"
+
+
+def megabytes(n_bytes: int) -> str:
+    """Write the size of a file.
+
+    >>> megabytes(386_404_992), megabytes(24_576)
+    ('386.4 MB', '0.02 MB')
+    """
+    size = n_bytes / 1e6
+    return f"{size:,.1f} MB" if size >= 0.1 else f"{size:.1g} MB"
+
+
+def factor(value: float) -> str:
+    """Write a factor of evidence; beyond a million its size says nothing more.
+
+    >>> factor(0.0312), factor(1234.5), factor(2e9)
+    ('0.031', '1,234', 'over a million')
+    """
+    if value >= 1e6:
+        return "over a million"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def stored(value: object) -> str:
@@ -213,7 +275,10 @@ def decimal(value: float, decimals: int) -> str:
     >>> decimal(-1234.56, 1), decimal(-0.001, 2)
     ('−1,234.6', '0.00')
     """
-    text = f"{value:,.{decimals}f}"
+    # Half is rounded away from 0, as people do it; Python would round 86.5 to 86 and 87.5 to 88.
+    last = Decimal(1).scaleb(-decimals)
+    rounded = Decimal(repr(value)).quantize(last, ROUND_HALF_UP) if math.isfinite(value) else value
+    text = f"{rounded:,.{decimals}f}"
     return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", MINUS)
 
 

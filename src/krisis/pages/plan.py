@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from krisis.decisions.plan import MOST_SIMULATED_ROWS, Plan
-from krisis.pages.document import Cell, Column, Document, Section, Sentences, Table
+from krisis.pages.document import Cell, Column, Document, Section, Table
 from krisis.pages.numbers import Estimate, count, figure, points, share
+
+_AIMS = {
+    "estimate": "estimate a metric",
+    "compare": "find a difference between two runs",
+    "non_inferior": "show that a run is not worse",
+    "certify": "certify a risk",
+}
 
 
 def plan_document(plan: Plan) -> Document:
     """Return all there is to show of a plan."""
-    sections = [
-        Section(
-            key="confirmation", title="Confirmation", parts=[Sentences(list(_confirmed(plan)))]
-        ),
-        Section(key="assumptions", title="Assumptions", parts=[Sentences(plan.assumptions)]),
-        *_cost(plan),
-    ]
     return Document(
-        title=f"Plan: {plan.question}",
+        title=f"Sample size to {_AIMS[plan.question]}",
         lead=[f"{count(plan.n_patients)} patients ({count(plan.n_rows)} rows) {plan.goal}"],
-        sections=sections,
-        first=[one.key for one in sections],
+        sections=[
+            Section.of_sentences("confirmation", "Confirmation", _confirmed(plan)),
+            Section.of_sentences("assumptions", "Assumptions", plan.assumptions),
+            *_cost(plan),
+        ],
     )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
+from importlib.resources import files
 
 import numpy as np
 
 from krisis.decisions.threshold_in_force import RiskBound
 from krisis.json_values import JsonMapping, JsonValue, dumps
 from krisis.metrics.base import MetricScore, MetricScores
-from krisis.metrics.explanations import explained, method_lines, methods_of
+from krisis.metrics.explanations import method_lines, methods_of, reason_words
 from krisis.metrics.partition import DUE, SAFE, Partition, VerdictCounts
 from krisis.metrics.table import Table as CaseTable
 from krisis.pages.cases import (
@@ -32,7 +34,7 @@ from krisis.pages.charts.reliability import (
     reliability,
 )
 from krisis.pages.charts.runs import about_runs
-from krisis.pages.charts.spec import FigureSpec, level_of
+from krisis.pages.charts.spec import FigureSpec, level_of, page_chart
 from krisis.pages.document import (
     CaseBars,
     Cell,
@@ -46,9 +48,8 @@ from krisis.pages.document import (
     Sentences,
     Table,
 )
-from krisis.pages.figure import Figure
-from krisis.pages.groups import TOO_FEW, group_figures, overall_figures
-from krisis.pages.numbers import Estimate, count, stored
+from krisis.pages.groups import TOO_FEW, group_figures, overall_figures, spaced
+from krisis.pages.numbers import Estimate, count, given, stored
 from krisis.pages.style import Style
 from krisis.pages.verdict import is_itself, verdict_of
 from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
@@ -71,6 +72,7 @@ from krisis.task_facts import TaskFacts
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a page
 N_PROMPTS_SHOWN = 4
+_HEADING_LETTERS = 40  # of all answers, side by side
 MOST_LETTERS = 400  # of a list among the facts
 _BASELINE_COLUMNS = {
     "Accuracy": "Accuracy",
@@ -156,7 +158,7 @@ def _title(result: BenchmarkResult) -> str:
     made = result.provenance
     parts = [part for part in (made.suite, made.task, made.features, made.mode) if part]
     first = f" (first {made.limit} of {made.n_records} records)"
-    cut = first if made.limit and made.n_records else ""
+    cut = first if made.n_records and (made.limit or made.n_records) < made.n_records else ""
     return f"{' / '.join(parts) or 'unnamed suite'}{cut} · {result.backend_name or 'unnamed model'}"
 
 
@@ -224,14 +226,13 @@ def _room(score: MetricScore | None) -> str:
     if score is None or "room" not in score.details:
         return ""
     found = score.details
-    price, constant, ideal, own = (
-        Column("figure", "").write(found[name])
-        for name in ("price", "constant_cost", "ideal_cost", "cost")
+    constant, ideal, own = (
+        Column("figure", "").write(found[name]) for name in ("constant_cost", "ideal_cost", "cost")
     )
     policy = f"the best constant policy (always {found['constant_policy']})"
     return (
-        f"Room: at a price of {price} per deferral, {policy} costs {constant} per case, an ideal "
-        f"reader {ideal}, this model {own}."
+        f"Room: at a price of {given(found['price'])} per deferral, {policy} costs {constant} per "
+        f"case, an ideal reader {ideal}, this model {own}."
     )
 
 
@@ -330,7 +331,7 @@ def _deferral(scores: MetricScores) -> list[Section]:
         )
         rows = [
             [
-                name.replace("_", " "),
+                spaced(name),
                 one["n"],
                 one["n_deferred"],
                 one["n_deferred"] / one["n"] if one["n"] else math.nan,
@@ -360,7 +361,7 @@ def _reasons(reasons: Mapping[str, Mapping[str, int]]) -> Table:
     cases = {}
     for at, (reason, n) in enumerate(reasons.items()):
         due, deferred = n["n_due"], n["n_deferred"]
-        rows.append([reason.replace("_", " "), due, deferred, deferred / due])
+        rows.append([spaced(reason), due, deferred, deferred / due])
         cases[at, 1] = RowFilter(due="yes", reason=reason)
         if deferred:
             cases[at, 2] = RowFilter(cell="defer_when_needed", reason=reason)
@@ -423,14 +424,16 @@ def _charts(
     Marks lead to their cases where the rows are the ``whole`` run.
     """
     runs = {result.backend_name or "unnamed model": result}
-    style = Style().whole_width if wide else Style()
-
-    def drawn(key: str, builder: Builder) -> Callable[[], Figure]:
-        cases = cases_of_marks(key, result.rows.table) if whole else None
-        about = [about_runs(runs)]
-        return cache(lambda: builder(runs, style).figure(style, about=about, cases=cases))
-
-    return [Chart(key=key, draw=drawn(key, build), wide=wide) for key, build in builders.items()]
+    return [
+        page_chart(
+            key,
+            partial(builder, runs),
+            wide=wide,
+            about=[about_runs(runs)],
+            cases=cases_of_marks(key, result.rows.table) if whole else None,
+        )
+        for key, builder in builders.items()
+    ]
 
 
 def _confidence(result: BenchmarkResult) -> list[Section]:
@@ -649,11 +652,11 @@ def _undefined(scores: Mapping[str, MetricScore]) -> list[str]:
             without.setdefault(score.interval.reason, []).append(score.name)
     return [
         f"{score.name} is undefined: "
-        + explained(str(score.details.get("reason", "no reason was given")))
+        + reason_words(str(score.details.get("reason", "no reason was given")))
         for score in scores.values()
         if math.isnan(score.value) and not has_no_disease(score)
     ] + [
-        f"{', '.join(names)} {'have' if names[1:] else 'has'} no interval: {explained(reason)}"
+        f"{', '.join(names)} {'have' if names[1:] else 'has'} no interval: {reason_words(reason)}"
         for reason, names in without.items()
     ]
 
@@ -745,8 +748,10 @@ def _matrix(scores: MetricScores, task: TaskFacts | None) -> Table | None:
     }
     shown = {name: found[key] for name, key in outcomes.items() if any(found[key])}
     names = [answer_words(label, task) for label in found["labels"]]
-    # Long answers do not fit side by side: the first column then says what they mean.
-    headings = names if sum(map(len, names)) <= 40 else list(map(str, found["labels"]))
+    headings = names
+    if sum(map(len, names)) > _HEADING_LETTERS:  # the first column says what the others mean
+        headings = list(map(str, found["labels"]))
+        names = [n if n == h else f"{h}: {n}" for h, n in zip(headings, names, strict=True)]
     columns = [
         Column("name", "truth"),
         *(Column("count", heading, f"answered {heading}") for heading in headings),
@@ -823,9 +828,10 @@ def _value(score: MetricScore | None) -> float | str:
 
 def _how(result: BenchmarkResult) -> list[Content]:
     made, account = result.provenance, result.suite.account
-    lines = [("data", account)] if account else []
-    lines += [("asked", str(made.asking))] if made.asking else []
-    return [Facts([*lines, *execution_facts(result)])]
+    lines = [("Data", account)] if account else []
+    lines += [("Asked", str(made.asking))] if made.asking else []
+    parts: list[Content] = [Facts(lines)] if lines else []
+    return [*parts, execution_facts(result)]
 
 
 def _inputs(result: BenchmarkResult, reproduce: str) -> list[Section]:
@@ -865,9 +871,9 @@ def flat_facts(content: JsonMapping, prefix: str = "") -> list[tuple[str, str]]:
             several = {str(i): one for i, one in enumerate(value, start=1)}
             found += flat_facts({key: value[0] if len(value) == 1 else several}, prefix)
         elif isinstance(value, Mapping):
-            found += flat_facts(value, f"{prefix}{key.replace('_', ' ')} · ")
+            found += flat_facts(value, f"{prefix}{spaced(key)} · ")
         elif value not in (None, "", []):
-            found.append((f"{prefix}{key.replace('_', ' ')}", _fact_words(value)))
+            found.append((f"{prefix}{spaced(key)}", _fact_words(value)))
     return found
 
 
@@ -878,13 +884,19 @@ def _fact_words(value: JsonValue) -> str:
     return stored(value)
 
 
-def execution_facts(result: BenchmarkResult) -> list[tuple[str, str]]:
-    """Return how the run went, under the names that the JSON reports have in ``extras``."""
-    took, known = result.spending, result.extras
+@cache
+def _fact_names() -> dict[str, str]:
+    text = files("krisis.pages").joinpath("fact_names.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def execution_facts(result: BenchmarkResult) -> Facts:
+    """Return how the run went; the keys are the names that the JSON reports have in ``extras``."""
+    took, made, known = result.spending, result.provenance, result.extras
     if known.get("prompt_templates"):
         n = len(known["prompt_templates"])
         known["prompt_templates"] = f"{n} in extras.prompt_templates of the JSON report"
-    unknown = None if result.provenance.batch_size is None else "not known"
+    unknown = None if made.batch_size is None else "not known"
     facts: dict[str, JsonValue] = {
         **{name: unknown if known.get(name) is None else known[name] for name in EXECUTION_FIELDS},
         "tokens_lost": _lost_tokens(took) or None,
@@ -897,21 +909,23 @@ def execution_facts(result: BenchmarkResult) -> list[tuple[str, str]]:
         "n_batch_splits": took.n_batch_splits,
         "cost": took.cost if took.cost_unknown is None else f"unknown, {took.cost_unknown}",
         "n_dropped_fields": took.n_dropped_fields or None,
-        "models_answered": list(result.provenance.models_answered) or None,
-        "seed": result.provenance.seed,
-        "imported_at" if result.provenance.imported else "started_at": result.provenance.started_at,
-        "krisis_version": result.provenance.krisis_version,
-        "git_commit": result.provenance.git_commit,
-        "run_id": result.provenance.run_id,
+        "models_answered": list(made.models_answered) or None,
+        "seed": None if made.seed is None else str(made.seed),
+        "imported_at" if made.imported else "started_at": made.started_at,
+        "krisis_version": made.krisis_version,
+        "git_commit": made.git_commit,
+        "run_id": made.run_id,
         "latency_seconds": _flat(took.latency_seconds),
         "price_per_million_tokens": _flat(took.price_per_million_tokens),
         "cache_fault": took.cache_fault or None,
-        "repeats": result.provenance.repeats,
-        "versions": _flat(result.provenance.versions),
+        "repeats": made.repeats,
+        "versions": _flat(made.versions),
         "agreement": _flat(asdict(result.agreement)) if result.agreement else None,
         **{name: _flat(value) for name, value in result.other.items()},
     }
-    return [(name, _fact(value)) for name, value in facts.items() if value is not None]
+    shown = {name: stored(value) or "none" for name, value in facts.items() if value is not None}
+    names = _fact_names()
+    return Facts([(names.get(name, name), value) for name, value in shown.items()], list(shown))
 
 
 def _flat(value: JsonValue) -> JsonValue:
@@ -924,10 +938,4 @@ def _flat(value: JsonValue) -> JsonValue:
 def _lost_tokens(took: Spending) -> str:
     """Say how many of the tokens led to no answer; nothing where none did."""
     lost = took.lost_input_tokens or 0, took.lost_output_tokens or 0
-    return f"{lost[0]:,} in, {lost[1]:,} out, of the above" if any(lost) else ""
-
-
-def _fact(value: JsonValue) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{count(lost[0])} in, {count(lost[1])} out, of the above" if any(lost) else ""

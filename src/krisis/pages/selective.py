@@ -12,12 +12,12 @@ from krisis.confidence.evaluation import Evaluation
 from krisis.confidence.variants import CALIBRATED, constant_value
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping
-from krisis.metrics.explanations import explained, method_lines, reason_words
+from krisis.metrics.explanations import method_lines, reason_words
 from krisis.metrics.items import RunItems
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.weighted_curve import area_key
 from krisis.pages.charts.curves import Curve, risk_coverage
-from krisis.pages.document import Cell, Chart, Column, Document, Section, Sentences, Table
+from krisis.pages.document import Cell, Chart, Column, Document, Section, Table
 from krisis.pages.numbers import Estimate, count, figure, given, level, share
 from krisis.pages.style import Style
 from krisis.results.loading import distinct_names
@@ -31,6 +31,11 @@ AREAS = {
     "eaugrc": "excess AUGRC",
     "aurc_normalized": "AURC / Cmax",
     "augrc_normalized": "AUGRC / Cmax²",
+}
+_LOSSES = {
+    "error": "1 for a wrong answer, 0 for a right one",
+    "abs": "the distance of the answer from the truth",
+    "abs_norm": "the distance of the answer from the truth, as a share of the scale",
 }
 NOT_REACHED = "coverage_is_never_reached"
 # The smallest number of patients in the simulation that the intervals were checked by.
@@ -70,8 +75,7 @@ def selective_document(found: Selective) -> Document:
     ]
     if len(names) > 1:
         sections.append(_differences(evaluation, names))
-    notes = Sentences(list(_notes(found, names)))
-    sections.append(Section(key="notes", title="How to read it", parts=[notes]))
+    sections.append(Section.of_sentences("notes", "How to read it", _notes(found, names)))
     return Document(
         title=f"{' and '.join(names)} · {suite}",
         lead=[
@@ -79,7 +83,6 @@ def selective_document(found: Selective) -> Document:
             *(_population(run, name) for run, name in zip(evaluation.runs, names, strict=True)),
         ],
         sections=sections,
-        first=[one.key for one in sections],
     )
 
 
@@ -195,7 +198,7 @@ def _notes(found: Selective, names: Sequence[str]) -> Iterator[str]:
     """Yield what must be known to read the figures."""
     evaluation, artifact = found.evaluation, found.artifact
     people = f"{evaluation.runs[0].words[0]}s"
-    yield f"Loss: {artifact['loss']['definition']}. {_interval_note(evaluation, people)}"
+    yield f"Loss: {_LOSSES[evaluation.options.loss]}. {_interval_note(evaluation, people)}"
     if evaluation.n_clusters < _FEW and not evaluation.without_intervals:
         yield f"Only {evaluation.n_clusters} {people}: the intervals were checked from {_FEW} on."
     for name, report, ties in zip(names, artifact["totals"], artifact["ties"], strict=True):
@@ -211,12 +214,12 @@ def _notes(found: Selective, names: Sequence[str]) -> Iterator[str]:
     if any(curve.figures[excess] < 0 for curve in curves for excess in ("eaurc", "eaugrc")):
         yield f"Excess: {EXCESS_NOTE}."
     if not all(curve.losses.size for curve in curves):
-        yield f"All areas are undefined: {explained(NOTHING_PREDICTED)}."
+        yield f"All areas are undefined: {reason_words(NOTHING_PREDICTED)}."
     yield from _calibration_lines(found, names)
     yield from (f"Not evaluated: {name}: {why}" for name, why in evaluation.absent.items())
     asked = evaluation.options.coverages
     if any(c.losses.size and c.curve.risk_at(at) is None for c in curves for at in asked):
-        yield f"Risk at coverage –: {explained(NOT_REACHED)}."
+        yield f"Risk at coverage –: {reason_words(NOT_REACHED)}."
     yield from method_lines(_methods(evaluation))
 
 

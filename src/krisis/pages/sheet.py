@@ -21,7 +21,8 @@ from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, read_object
 from krisis.metrics.base import EvaluationResult
 from krisis.outcomes import EVALUATED, NO_ANSWER_CLASSES, WORDS
-from krisis.pages.document import Cell, Column, Document, Facts, Section, Sentences, Table
+from krisis.pages.document import Cell, Column, Document, Facts, Section, Table
+from krisis.pages.groups import spaced
 from krisis.pages.numbers import Estimate, count, share, stored
 from krisis.pages.run import execution_facts, flat_facts, run_document
 from krisis.results.artefacts import kind_of
@@ -273,22 +274,23 @@ def sheet_document(sheet: Sheet) -> Document:
         urgent=shown.urgent,
         verdict=shown.verdict,
         sections=[
-            Section(
-                key="about",
-                title=f"{len(sheet.items)} items: {counted}",
-                parts=[Sentences([DISCLAIMER, f"Guideline: {GUIDELINE}."])],
+            Section.of_sentences(
+                "about",
+                f"{len(sheet.items)} items: {counted}",
+                [DISCLAIMER, f"Guideline: {GUIDELINE}."],
             ),
             *_item_sections(sheet),
             Section(key="flow", title="Flow of records", parts=[_flow_table(sheet)]),
             Section(key="facts", title="What the run says", parts=[facts]),
             *(one for one in shown.sections if one.key.startswith(_SHOWN)),
-            Section(key="model", title="Model card", parts=[Facts(execution_facts(sheet.result))]),
+            Section(key="model", title="Model card", parts=[execution_facts(sheet.result)]),
             Section(
                 key="data",
                 title="Data sheet",
                 parts=[Facts(flat_facts(sheet.result.suite_description))],
             ),
         ],
+        first=(),
     )
 
 
@@ -422,7 +424,7 @@ def _never_asked(result: BenchmarkResult) -> Iterator[tuple[str, str, int]]:
 def _facts(source: Source, **said: JsonValue) -> list[Fact]:
     """Return facts by name, underscores as spaces; what is not known is left out."""
     return [
-        Fact(name.replace("_", " "), stored(value), source)
+        Fact(spaced(name), stored(value), source)
         for name, value in said.items()
         if value not in (None, "", [], {})
     ]
@@ -520,7 +522,7 @@ def _deferral(run: _Run) -> list[Fact]:
         ROWS,
         deferral=f"{count(len(due))} of {count(len(labelled))} {run.unit}s should be deferred "
         f"({of})",
-        reasons_to_defer=[f"{name}: {count(n)}" for name, n in sorted(reasons.items())],
+        reasons_to_defer=[f"{spaced(name)}: {count(n)}" for name, n in sorted(reasons.items())],
     )
 
 

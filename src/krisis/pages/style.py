@@ -11,6 +11,7 @@ from typing import Literal
 from krisis.display import spelled_out
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
+from krisis.pages.numbers import given
 from krisis.pages.palette import (
     ABSTAINED,
     CORRECT,
@@ -208,11 +209,13 @@ def style_of(name: str, width: float | None = None) -> Style:
     if name == "screen":
         if width is not None:
             raise InvalidValue(
-                f"--width {width:g} is for print; add --style print, or leave it out"
+                f"--width {given(width)} is for print; add --style print, or leave it out"
             )
         return Style("screen", _SCREEN_WIDTH)
     chosen = _PRINT_WIDTH if width is None else width
     if not _WIDTHS[0] <= chosen <= _WIDTHS[1]:
         least, most = _WIDTHS
-        raise InvalidValue(f"--width must be {least:g} to {most:g} mm, not {chosen:g}")
+        raise InvalidValue(
+            f"--width must be {given(least)} to {given(most)} mm, not {given(chosen)}"
+        )
     return Style("print", chosen * POINTS_PER_MM, font=7, stroke=1, ground="#ffffff")

@@ -65,7 +65,9 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
             console.print(_safe(f"Verdict on the {document.verdict.about}:"))
         console.print(_verdict(document.verdict, verbose=verbose))
     for section in document.sections:
-        if not section.only_on_pages and (verbose or section.key in document.first):
+        if not section.only_on_pages and (
+            verbose or document.first is None or section.key in document.first
+        ):
             console.print()
             console.print(_safe(section.title, "bold"))
             shown = [part for part in section.parts if not isinstance(part, Chart)]
@@ -90,7 +92,10 @@ def _print_words(console: Console, text: str) -> None:
 def _safe(text: str, style: str = "") -> Text:
     """Return text that cannot steer the terminal or begin a line; signs stay with their figures."""
     text = " ".join(text.split())
-    tied = _COMMAND.sub(lambda found: found[0].replace(" ", _TIED), text.replace(" %", f"{_TIED}%"))
+    tied = _COMMAND.sub(
+        lambda found: found[0].replace(" ", _TIED),
+        text.replace(" % interval", f"{_TIED}%{_TIED}interval").replace(" %", f"{_TIED}%"),
+    )
     return Text(spelled_out(tied), style=style)
 
 

@@ -1,11 +1,11 @@
 """The verdict of a run: six questions, answered by rules that simulations hold to their error.
 
 The first two lines compare the model with the guideline and with the best constant policy on the
-same cases; where a suite has no guideline, with the people who read them. *Yes* when the whole
-interval is on the good side of both, *no* when it is on the bad side of the constant policy,
-*partly* when it is above the constant policy and not shown to be above the guideline, otherwise
-*cannot tell*. A verdict is a view and no claim: it is not a certificate, and the ledger of a run
-does not record it.
+same cases; where a suite has no guideline, with the people who read them, and right answers else
+with the best baseline. *Yes* when the whole interval is on the good side of both, *no* when it is
+on the bad side of the constant policy, *partly* when it is above the constant policy and not shown
+to be above the other, otherwise *cannot tell*, with the difference that decided. A verdict is a
+view and no claim: it is not a certificate, and the ledger of a run does not record it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from krisis.decisions.costs import costs_of_run
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
-from krisis.errors import UserError
 from krisis.metrics.calibration import ExpectedCalibrationError
+from krisis.metrics.decision import Decisions
 from krisis.metrics.forms import Share, Undefined, prior_icc
-from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
-from krisis.pages.numbers import Estimate
+from krisis.pages.numbers import Estimate, count, counted, given, level
 from krisis.results.base import BenchmarkResult, one_kind
+from krisis.results.group_labels import group_words
 from krisis.results.run_items import items_of_result, source_of
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.group_gaps import SMALLEST_GROUP
@@ -36,6 +35,8 @@ from krisis.statistics.shares import share_interval
 
 GUIDELINE = "guideline"
 PEOPLE = ("physician", "reader")  # baselines that are people
+# Baselines that show a limit and are no rival: constant policies, and the reader who knows it all.
+LIMITS = ("always-answer", "always-abstain", "majority", "ideal")
 # How far mean confidence may be from the share of right answers and still be called trustworthy.
 TRUSTED_GAP = 0.05
 _MOST_CONFIDENT = 0.1  # the share of answers whose risk is looked at apart
@@ -53,12 +54,12 @@ def verdict_of(result: BenchmarkResult, bound: RiskBound | None = None) -> Verdi
     """
     result, about = one_kind(result)
     run = items_of_result(result, source_of(result))
-    guideline = _comparator(run.table, result, about)
+    guideline = _guideline(run.table, result, about)
     in_force = threshold_of_run(run, bound)
     return Verdict(
         [
-            _knew_when(run, guideline),
-            _right(run.table, guideline),
+            _knew_when(run.table, guideline),
+            _right(run.table, guideline or _best_baseline(run.table, result, about)),
             _trusted(run.table),
             usable_line(in_force),
             left_line(run.table, in_force),
@@ -103,7 +104,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Comparator:
-    """What the guideline, or a person, did with the cases of a table, row by row.
+    """What the guideline, a person or a baseline did with the cases of a table, row by row.
 
     Both may lack some cases.
     """
@@ -124,25 +125,50 @@ def is_itself(model: str, baseline: str) -> bool:
     return baseline == model or (bool(model) and baseline.startswith(f"{model} ("))
 
 
-def _comparator(table: Table, result: BenchmarkResult, about: str) -> _Comparator | None:
+def _guideline(table: Table, result: BenchmarkResult, about: str) -> _Comparator | None:
     """Return the guideline, else a person who read the cases: that is what a model must beat."""
-    # Of several kinds of patients each has baselines of its own, such as "guideline (real)".
-    guideline = f"{GUIDELINE} ({about.partition(' ')[0]})" if about else GUIDELINE
-    known = [one for one in result.baseline_rows if not is_itself(result.backend_name, one)]
-    chosen = [one for one in known if one == guideline]
+    known = _rivals(result, about)
+    chosen = [one for one in known if known[one] == GUIDELINE]
     chosen += [one for one in known if one.partition(" ")[0] in PEOPLE]
-    for name in chosen:
-        rows = result.baseline_rows[name]
-        if not rows:
-            continue
-        theirs = rows.table
-        at = {record: place for place, record in enumerate(theirs.record_ids)}
-        places = np.array([at.get(one, -1) for one in table.record_ids], dtype=np.int64)
-        found = places >= 0
-        columns = (theirs.answered, theirs.abstained, theirs.correct)
-        shown = GUIDELINE if name == guideline else name
-        return _Comparator(shown, found, *(found & column[places] for column in columns))
-    return None
+    return _judged(table, result, chosen[0], known[chosen[0]]) if chosen else None
+
+
+def _best_baseline(table: Table, result: BenchmarkResult, about: str) -> _Comparator | None:
+    """Return the baseline that is most often right on the answers that it shares with the model."""
+    known = _rivals(result, about)
+    found = [_judged(table, result, one, known[one]) for one in known]
+    both = [(one, table.answered & one.answered) for one in found]
+    shares = {one.name: (float(one.correct[at].mean()), one) for one, at in both if at.any()}
+    return max(shares.values(), key=lambda pair: pair[0])[1] if shares else None
+
+
+def _rivals(result: BenchmarkResult, about: str) -> dict[str, str]:
+    """Return the baselines that a model can be compared with, and what they are called.
+
+    Of several kinds of patients each has baselines of its own, such as "guideline (real)".
+    """
+    kind = f" ({about.partition(' ')[0]})" if about else ""
+    own = {
+        name: name.removesuffix(kind)
+        for name in result.baseline_rows
+        if name.endswith(kind) or name.partition(" ")[0] in PEOPLE
+    }
+    return {
+        name: shown
+        for name, shown in own.items()
+        if shown not in LIMITS
+        and not is_itself(result.backend_name, name)
+        and len(result.baseline_rows[name])
+    }
+
+
+def _judged(table: Table, result: BenchmarkResult, name: str, shown: str) -> _Comparator:
+    theirs = result.baseline_rows[name].table
+    at = {record: place for place, record in enumerate(theirs.record_ids)}
+    places = np.array([at.get(one, -1) for one in table.record_ids], dtype=np.int64)
+    found = places >= 0
+    columns = (theirs.answered, theirs.abstained, theirs.correct)
+    return _Comparator(shown, found, *(found & column[places] for column in columns))
 
 
 # --- Comparing with two policies ------------------------------------------------------------
@@ -190,11 +216,16 @@ def _compared(table: Table, constant: Estimate, guideline: Estimate | None, n: i
     return "partly"
 
 
+def _is_too_incomplete(table: Table) -> bool:
+    """Tell whether cases that were not evaluated are too many to be passed over."""
+    return table.n_not_evaluated > MOST_NOT_EVALUATED * table.n_rows
+
+
 def _with_missing(table: Table, estimate: Estimate, n: int) -> tuple[float, float]:
     """Return the ends of an interval, moved as far as cases that were not evaluated could."""
-    missing = table.n_not_evaluated
-    if missing <= MOST_NOT_EVALUATED * table.n_rows:
+    if not _is_too_incomplete(table):
         return estimate.low, estimate.high
+    missing = table.n_not_evaluated
     share = missing / (n + missing)
     return (1 - share) * estimate.low - share, (1 - share) * estimate.high + share
 
@@ -207,20 +238,16 @@ def _share(table: Table, hits: BoolArray, among: BoolArray) -> Estimate:
 # --- Knew when not to answer? ---------------------------------------------------------------
 
 
-def _knew_when(run: RunItems, guideline: _Comparator | None) -> VerdictLine:
-    line, table = _Line("deferral", "Knew when not to answer?"), run.table
+def _knew_when(table: Table, guideline: _Comparator | None) -> VerdictLine:
+    line = _Line("deferral", "Knew when not to answer?")
     due, safe = (table.should_abstain == code for code in (1, 0))
     if not due.any() or not safe.any():
-        return _saved(run, line)
+        return _saved(table, guideline, line)
     deferred, answered = table.abstained, table.answered
+    shares = _share(table, deferred, due), _share(table, answered, safe)
     figures = [
-        Stated(
-            words=f"deferred {{}} of the {due.sum():,} due", estimate=_share(table, deferred, due)
-        ),
-        Stated(
-            words=f"answered {{}} of the {safe.sum():,} safe",
-            estimate=_share(table, answered, safe),
-        ),
+        Stated(words=f"deferred {{}} of the {count(int(due.sum()))} due", estimate=shares[0]),
+        Stated(words=f"answered {{}} of the {count(int(safe.sum()))} safe", estimate=shares[1]),
     ]
     compared: list[Stated] = []
     difference = None
@@ -228,98 +255,119 @@ def _knew_when(run: RunItems, guideline: _Comparator | None) -> VerdictLine:
         due_too, safe_too = due & guideline.known, safe & guideline.known
         left, theirs = guideline.abstained, guideline.answered
         if due_too.any() and safe_too.any():
+            deferred_too, answered_too = (
+                Estimate(float(column[among].mean()))
+                for column, among in ((left, due_too), (theirs, safe_too))
+            )
             compared = [
-                Stated(
-                    words=f"{guideline.name} {{}}", estimate=Estimate(float(left[due_too].mean()))
-                ),
-                Stated(words="{}", estimate=Estimate(float(theirs[safe_too].mean()))),
+                Stated(words=f"{guideline.name} deferred {{}}", estimate=deferred_too),
+                Stated(words="answered {}", estimate=answered_too),
             ]
             parts = [(_minus(deferred, left), due_too), (_minus(answered, theirs), safe_too)]
             difference = _mean_of_parts(table, parts)
-    for never, said in ((deferred, "it never deferred"), (answered, "it never answered")):
-        if not never.any():
-            return line("no", figures, compared, reason=said)
+    for one, shown, said in (
+        (deferred, shares[0], "it never deferred"),
+        (answered, shares[1], "it never answered"),
+    ):
+        if not one.any():
+            # With a handful of cases even a careful model may not have met one.
+            is_shown = shown.high < 0.5 and not _is_too_incomplete(table)
+            return line("no" if is_shown else "cannot tell", figures, compared, reason=said)
     # Always answering and always deferring both have 1 on one side and 0 on the other: mean 1/2.
     half = np.full(table.n_scored, 0.5)
     constant = _mean_of_parts(table, [(deferred - half, due), (answered - half, safe)])
-    n = min(int(due.sum()), int(safe.sum()))
-    return line(_compared(table, constant, difference, n), figures, compared)
+    mean = constant.moved(lambda value: 0.5 + value)
+    answer = _compared(table, constant, difference, min(int(due.sum()), int(safe.sum())))
+    words = "{} on average, where always answering or always deferring has 50 %"
+    figures.append(Stated(words=words, estimate=mean, brief=answer == "cannot tell"))
+    return line(answer, figures, compared)
 
 
 def _minus(first: BoolArray, second: BoolArray) -> FloatArray:
     return first.astype(np.float64) - second
 
 
-def _saved(run: RunItems, line: _Line) -> VerdictLine:
-    """Answer by what deferring saved at the price of the task, where cases carry no label."""
-    table = run.table
-    unlabelled = "no case says whether it should be left to a person"
-    if run.costs is None:
-        return line("cannot tell", reason=f"{unlabelled}, and the task has no price of deferring")
-    try:
-        costs = costs_of_run(run, None)
-        deferring = costs.deferral_costs(run)
-        answering = costs.answer_costs(run)
-        labels = [one for one in table.labels if one in set(table.answers.allowed or table.labels)]
-        always = {
-            one: np.array([costs.of(truth, one) for truth in table.labels])[table.truth]
-            for one in labels
-        }
-    except UserError as error:
-        return line("cannot tell", reason=str(error))
-    own = np.where(table.answered, answering, deferring)
-    policies = {"always deferring": deferring}
-    policies |= {f"always {table.answers.name(one)}": found for one, found in always.items()}
-    name = min(policies, key=lambda one: float(policies[one].mean()))
-    scale = max(1.0, costs.most)
-    saved = _mean_of_parts(table, [((policies[name] - own) / scale, table.everyone)])
-    per_100 = Estimate(*(100 * scale * v for v in (saved.value, saved.low, saved.high)))
-    figures = [
-        Stated(
-            words=f"saved {{}} {costs.unit} per 100 cases at the task's price",
-            estimate=per_100,
-            kind="figure",
-        )
-    ]
-    compared = [
-        Stated(words=f"against {name}, the best constant policy", estimate=Estimate(math.nan))
-    ]
+def _saved(table: Table, guideline: _Comparator | None, line: _Line) -> VerdictLine:
+    """Answer by what deferring saved at the price of the task, where labels say nothing."""
+    price = table.answers.price
+    if price is None:
+        labelled = table.should_abstain[table.should_abstain >= 0]
+        why = "no case says whether it should be left to a person"
+        if labelled.size:
+            why = f"all labelled cases should be {'deferred' if labelled.all() else 'answered'}"
+        return line("cannot tell", reason=f"{why}, and the task has no price of deferring")
+    decisions = Decisions.of(table, price)
+    constant = int(decisions.policies.mean(axis=1).argmin())
+    saved = _mean_saved(table, decisions.policies[constant] - decisions.cost, decisions.most)
+    per_100 = saved.moved(lambda value: 100 * value)
+    words = "saved as much as {} wrong answers cost, per 100 cases"
+    figures = [Stated(words=words, estimate=per_100, kind="figure")]
+    answered = decisions.names[constant].removeprefix("answer ")
+    policy = f"answering {answered}" if constant else "deferring"
+    words = f"against always {policy}, the best constant policy"
+    compared = [Stated(words=words, estimate=Estimate(math.nan))]
+    difference = None
+    plain = not decisions.n_expected and decisions.most == 1.0  # a wrong answer costs 1
+    if guideline is not None and guideline.known.all() and plain:
+        theirs = np.where(guideline.answered, ~guideline.correct, price)
+        difference = _mean_saved(table, theirs - decisions.cost, decisions.most)
+        shown = Estimate(100 * float((decisions.policies[constant] - theirs).mean()))
+        compared.append(Stated(words=f"{guideline.name} {{}}", estimate=shown, kind="figure"))
+    answer = _compared(table, saved, difference, table.n_scored)
     if table.answered.all():
-        return line("no", figures, compared, reason="it never deferred")
-    return line(_compared(table, saved, None, table.n_scored), figures, compared)
+        answer = "no" if answer == "no" else "cannot tell"
+        return line(answer, figures, compared, reason="it never deferred")
+    return line(answer, figures, compared)
+
+
+def _mean_saved(table: Table, saved: FloatArray, most: float) -> Estimate:
+    """Return a mean saving per case; no case saves or loses more than ``most``."""
+    found = _mean_of_parts(table, [(saved / most, table.everyone)])
+    return found.moved(lambda value: most * value)
 
 
 # --- Right when it answered? ----------------------------------------------------------------
 
 
-def _right(table: Table, guideline: _Comparator | None) -> VerdictLine:
+def _right(table: Table, rival: _Comparator | None) -> VerdictLine:
     line, answered = _Line("correctness", "Right when it answered?"), table.answered
     if not answered.any():
         return line("cannot tell", reason="it answered no case")
     n = int(answered.sum())
     own = _share(table, table.correct, answered)
-    figures = [Stated(words=f"right in {{}} of {n:,} answers", estimate=own)]
+    figures = [Stated(words=f"right in {{}} of {counted(n, 'answer')}", estimate=own)]
     compared: list[Stated] = []
     difference = None
-    if guideline is not None and (both := answered & guideline.answered).any():
-        theirs = float(guideline.correct[both].mean())
+    if rival is not None and (both := answered & rival.answered).any():
+        theirs = float(rival.correct[both].mean())
         mine = float(table.correct[both].mean())
         compared = [
             Stated(
-                words=f"{guideline.name} {{}} on {both.sum():,} of them", estimate=Estimate(theirs)
+                words=f"{rival.name} {{}} on {count(int(both.sum()))} of them",
+                estimate=Estimate(theirs),
             ),
             Stated(words="on these the model {}", estimate=Estimate(mine), brief=False),
         ]
-        difference = _mean_of_parts(table, [(_minus(table.correct, guideline.correct), both)])
+        difference = _mean_of_parts(table, [(_minus(table.correct, rival.correct), both)])
     # The best constant answer is the most frequent truth of the cases that were answered.
     most = int(np.bincount(table.truth[answered]).argmax())
     constant = _mean_of_parts(table, [(_minus(table.correct, table.truth == most), answered)])
     share = float((table.truth == most)[answered].mean())
     name = table.answers.name(table.labels[most])
+    answer = _compared(table, constant, difference, n)
+    decided = answer in ("no", "cannot tell")  # by the constant answer
     compared.append(
-        Stated(words=f"always {name} {{}}", estimate=Estimate(share), brief=not compared)
+        Stated(
+            words=f"always answering {name}: {{}}",
+            estimate=Estimate(share),
+            brief=decided or not compared,
+        )
     )
-    return line(_compared(table, constant, difference, n), figures, compared)
+    words = "better by {}" if constant.value > 0 else "difference {}"
+    compared.append(
+        Stated(words=words, estimate=constant, kind="difference", brief=answer == "cannot tell")
+    )
+    return line(answer, figures, compared)
 
 
 # --- Can its confidence be trusted? ---------------------------------------------------------
@@ -328,7 +376,8 @@ def _right(table: Table, guideline: _Comparator | None) -> VerdictLine:
 def _trusted(table: Table) -> VerdictLine:
     line, usable = _Line("confidence", "Confidence trustworthy?"), table.usable
     if not usable.any():
-        return line("cannot tell", reason="it stated no confidence")
+        silent = "it stated no confidence" if table.answered.any() else "it answered no case"
+        return line("cannot tell", reason=silent)
     found = _mean_of_parts(table, [(np.nan_to_num(table.confidence) - table.correct, usable)])
     gap = replace(found, bound=math.copysign(TRUSTED_GAP, found.value))
     low, high = _with_missing(table, gap, int(usable.sum()))
@@ -339,7 +388,11 @@ def _trusted(table: Table) -> VerdictLine:
         answer = "no"
     size = gap if gap.value >= 0 else gap.negated()
     words = f"on average {{}} too {'high' if gap.value >= 0 else 'low'}"
-    figures = [Stated(words=words, estimate=size, kind="points"), *_calibration(table)]
+    shown = Stated(words=words, estimate=size, kind="points")
+    if low < 0 < high:
+        words = "{} between mean confidence and share right"
+        shown = Stated(words=words, estimate=replace(found, bound=None), kind="difference")
+    figures = [shown, *_calibration(table)]
     return line(answer, [*figures, _most_confident(table)])
 
 
@@ -357,7 +410,7 @@ def _most_confident(table: Table) -> Stated:
     stated = np.sort(table.confidence[table.usable])
     limit = stated[-max(1, math.ceil(_MOST_CONFIDENT * stated.size))]
     top = table.usable & (table.confidence >= limit)
-    words = f"{{}} of its {top.sum():,} most confident answers are wrong"
+    words = f"{{}} of its {counted(int(top.sum()), 'most confident answer')} wrong"
     return Stated(words=words, estimate=_share(table, ~table.correct, top), brief=False)
 
 
@@ -366,7 +419,10 @@ def _most_confident(table: Table) -> Stated:
 
 def usable_line(in_force: ThresholdInForce) -> VerdictLine:
     """Say from which confidence on a run may answer, or the lowest risk that it reaches."""
-    line = _Line("usable", f"Usable at a risk of {100 * in_force.bound.risk:g} %?")
+    allowed = f"risk of {level(in_force.bound.risk)}"
+    if not in_force.is_share:  # the loss of an answer is how far it is from the truth
+        allowed = f"mean loss of {given(in_force.bound.risk)}"
+    line = _Line("usable", f"Usable at a {allowed}?")
     if in_force.threshold is not None:
         share = Estimate.of(float(in_force.answered.mean()), in_force.coverage())
         figures = [
@@ -380,9 +436,13 @@ def usable_line(in_force: ThresholdInForce) -> VerdictLine:
         return line("yes", figures)
     if math.isnan(in_force.lowest_risk):
         return line("cannot tell", reason=in_force.reason)
-    words = f"lowest tested risk {{}} in its {in_force.n_lowest:,} most confident answers"
+    risk = "risk" if in_force.is_share else "mean loss"
+    most = counted(in_force.n_lowest, "most confident answer")
+    words = f"lowest tested {risk} {{}} in its {most}"
     lowest = Estimate(in_force.lowest_risk, bound=in_force.bound.risk)
-    figures = [Stated(words=words, estimate=lowest)]
+    figures = [
+        Stated(words=words, estimate=lowest, kind="share" if in_force.is_share else "figure")
+    ]
     return line("no" if in_force.no_size_helps else "cannot tell", figures, reason=in_force.reason)
 
 
@@ -394,14 +454,17 @@ def left_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
     n, why, below = in_force.n_left, "abstained or gave no answer", 0
     if in_force.certified:
         below = n - int(np.count_nonzero(~table.answered))
-    parts = f", {below:,} of them below that confidence" if below > 0 else ""
-    if parts:
-        why = f"the others {why}"
+    which = "all" if below == n else f"{count(below)} of them"
+    parts = f", {which} below that confidence" if below > 0 else ""
+    if missing := table.n_not_evaluated:
+        parts += f"; {count(missing)} more not evaluated"
+    if below > 0:
+        why = f"the others {why}" if below < n else ""
     return _Line("left_for_people", "Left for people")(
         None,
         [
             Stated(
-                words=f"{n:,} of {table.n_scored:,} cases ({{}}){parts}",
+                words=f"{count(n)} of {count(table.n_scored)} cases ({{}}){parts}",
                 estimate=Estimate(n / table.n_scored),
             )
         ],
@@ -425,34 +488,41 @@ def groups_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
     answered = in_force.answered
     if not answered.any():
         return line(None, reason="it answered no case")
-    wrong = answered & ~table.correct
+    wrong, graded = answered & ~table.correct, in_force.certified and not in_force.is_share
+    lost = wrong.astype(np.float64)
+    if graded:  # the bound is one of the mean loss
+        assert in_force.sample is not None
+        lost = np.where(answered, in_force.sample.loss, 0.0)
     limit = in_force.bound.risk if in_force.certified else float(wrong[answered].mean())
     large = _large_groups(table, answered)
     level = 1 - 2 * _GROUP_ERROR / max(1, len(large))
     found = []
-    for name, inside in large.items():
-        hits, rows = (table.patients.sums(one & inside) for one in (wrong, answered))
+    for name, inside in large:
+        hits, rows = (table.patients.sums(one * inside) for one in (lost, answered))
         shown = share_interval(hits, rows, level=max(level, 0.5), prior_icc=prior_icc(table))
         if shown.low > limit:
-            usual = _share(table, wrong, answered & inside)
-            found.append(Stated(words=f"{name} {{}} wrong", estimate=usual))
+            usual = share_interval(hits, rows, prior_icc=prior_icc(table))
+            mean = Estimate.of(float(hits.sum() / rows.sum()), usual)
+            words = f"{name} {{}} {'mean loss' if graded else 'wrong'}"
+            found.append(Stated(words=words, estimate=mean))
     against = Stated(words="all answers {}", estimate=Estimate(limit))
     if in_force.certified:
         against = Stated(words="at most {} allowed", estimate=Estimate(limit))
     if found:
         return line(None, found, [against])
-    groups = "group" if len(large) == 1 else "groups"
-    counted = f"none of {len(large)} {groups} of {SMALLEST_GROUP} patients or more"
-    return line(None, reason=counted)
+    if not large:
+        return line(None, reason=f"no group has {SMALLEST_GROUP} patients or more with an answer")
+    named = f"none of {counted(len(large), 'group')} of {SMALLEST_GROUP} patients or more"
+    return line(None, reason=named)
 
 
-def _large_groups(table: Table, answered: BoolArray) -> dict[str, BoolArray]:
+def _large_groups(table: Table, answered: BoolArray) -> list[tuple[str, BoolArray]]:
     """Return the rows of every declared group with enough answered patients."""
-    found = {}
+    found = []
     for column in table.answers.groups:
         names, codes = table.grouped(column)
         for code, name in enumerate(names):
             inside = codes == code
             if np.unique(table.patients.code[inside & answered]).size >= SMALLEST_GROUP:
-                found[name.replace("_", " ")] = inside
+                found.append((group_words(column, name), inside))
     return found

@@ -9,6 +9,8 @@ import numpy as np
 
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult, table_of
+from krisis.pages.groups import spaced
+from krisis.pages.numbers import count
 
 N_SHOWN = 10
 REPLY_LETTERS = 600
@@ -86,7 +88,7 @@ def reasons_of(metadata: JsonMapping) -> str:
     reasons = metadata.get("abstain_reasons") or metadata.get("abstain_reason") or ""
     if isinstance(reasons, list | tuple):
         reasons = ", ".join(map(str, reasons))
-    return str(reasons).replace("_", " ")
+    return spaced(str(reasons))
 
 
 def shortened(text: str, *, n_letters: int = REPLY_LETTERS) -> str:
@@ -96,4 +98,4 @@ def shortened(text: str, *, n_letters: int = REPLY_LETTERS) -> str:
     'abcd … (2 more characters)'
     """
     n_more = len(text) - n_letters
-    return text if n_more <= 0 else f"{text[:n_letters]} … ({n_more:,} more characters)"
+    return text if n_more <= 0 else f"{text[:n_letters]} … ({count(n_more)} more characters)"

@@ -31,6 +31,19 @@ def group_headings(answers: Answers | None) -> dict[str, str]:
     return {**{name.replace("_", " "): key for name, key in found.items()}, "source": "synthetic"}
 
 
+def group_words(column: str, group: str) -> str:
+    """Name a group of a table, such as ``sex_male`` of the column ``sex``, in words.
+
+    >>> group_words("age_band", "age_band_60–74"), group_words("site", "site_A_1")
+    ('age band: 60–74', 'site: A_1')
+    """
+    heading = column.replace("_", " ")
+    if group == f"unknown_{column}":
+        return f"{heading}: not stated"
+    value = group.removeprefix(f"{column}_")
+    return f"{heading}: {value}" if value != group else group
+
+
 def group_label(row: EvaluationResult, heading: str, key: str) -> str:
     """Return the group of a row under a heading."""
     if heading == "source":

@@ -59,14 +59,13 @@ def disease_words(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> 
     )
 
 
-def answer_words(label: int | str, task: TaskFacts | None, *, whole: bool = False) -> str:
-    """Name an answer by its words and as it is; long words only where they are asked for.
+def answer_words(label: int | str, task: TaskFacts | None) -> str:
+    """Name an answer by its words, where the task has them.
 
-    >>> answer_words(1, TaskFacts("detection", ((1, "present"),)))
-    'present (1)'
+    >>> answer_words(1, TaskFacts("detection", ((1, "present"),))), answer_words(1, None)
+    ('present', '1')
     """
-    words = task.words(label, whole=whole) if task else str(label)
-    return str(label) if words == str(label) else f"{words} ({label})"
+    return task.words(label) if task else str(label)
 
 
 def stopping_lines(result: BenchmarkResult) -> list[str]:

@@ -14,6 +14,7 @@ from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER
 from krisis.decisions.decide import Decision, Policy
 from krisis.decisions.decision_curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
+from krisis.decisions.monitor import Monitoring
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonObject
 from krisis.metrics.curve_form import curve_of, optimal_of
@@ -30,8 +31,10 @@ from krisis.pages.charts.spec import (
     nothing_to_draw,
     panel_titles,
 )
+from krisis.pages.decide import policy_name
 from krisis.pages.figure import Chart, alt, data, percent_axis, unit_scale
-from krisis.pages.numbers import Estimate, count, figure, share
+from krisis.pages.groups import spaced
+from krisis.pages.numbers import Estimate, count, figure, given, share
 from krisis.pages.palette import ABSTAINED, CORRECT, GRID, INK, MUTED, REFERENCE, WRONG
 from krisis.pages.style import Mark, Series, Style, series
 from krisis.results.base import BenchmarkResult
@@ -41,6 +44,7 @@ from krisis.statistics.intervals import level_name
 Measure = Literal["selective", "generalized"]
 MOST_OVERLAID = 4  # with more, bands hide each other
 _MOST_POINTS = 300
+_MOST_PATIENTS = 400  # of a line of evidence
 _FEW = 40  # points of a line that are drawn one by one
 _BAND = 0.15
 _FIRST_SHARE = 0.05  # of the first few answers the risk jumps: it does not set the scale
@@ -411,6 +415,22 @@ def _band(
     return [mark.encode(x=alt.X(f"{x}:Q"), y=alt.Y(f"{low}:Q"), y2=alt.Y2(f"{high}:Q"))]
 
 
+def _lines(
+    lines: Mapping[str, Sequence[JsonObject]],
+    marks: Mapping[str, Series],
+    style: Style,
+    x: str,
+    y: str,
+) -> list[Chart]:
+    """Return named lines above all of their bands."""
+    bands = [band for name, rows in lines.items() for band in _band(rows, marks[name], x)]
+    return [*bands, *(_line(rows, marks[name], style, x, y) for name, rows in lines.items())]
+
+
+def _plot(layers: Sequence[Chart], x: Chart, y: Chart, width: float) -> Chart:
+    return alt.layer(*layers).encode(x=x, y=y).properties(width=width, height=width * 0.62)
+
+
 def _line(
     rows: Sequence[JsonObject],
     one: Series,
@@ -571,21 +591,12 @@ def net_benefit(curves: Mapping[str, DecisionCurve], style: Style) -> FigureSpec
     percent = level_name(one.options.level for one in curves.values())
 
     def draw(width: float) -> Chart:
-        layers = [
-            layer for name, rows in lines.items() for layer in _band(rows, marks[name], "threshold")
-        ]
-        layers += [
-            _line(rows, marks[name], style, "threshold", "net benefit")
-            for name, rows in lines.items()
-        ]
         ends = alt.Scale(domain=[lowest, first.prevalence * 1.05], nice=False)
-        return (
-            alt.layer(*layers)
-            .encode(
-                x=alt.X(scale=unit_scale(), axis=alt.Axis(title="threshold probability")),
-                y=alt.Y(scale=ends, axis=alt.Axis(title="net benefit")),
-            )
-            .properties(width=width, height=width * 0.62)
+        return _plot(
+            _lines(lines, marks, style, "threshold", "net benefit"),
+            alt.X(scale=unit_scale(), axis=alt.Axis(title="threshold probability")),
+            alt.Y(scale=ends, axis=alt.Axis(title="net benefit")),
+            width,
         )
 
     return FigureSpec(
@@ -607,7 +618,7 @@ def net_benefit(curves: Mapping[str, DecisionCurve], style: Style) -> FigureSpec
 def _benefit_finding(curves: Mapping[str, DecisionCurve]) -> str:
     found = {
         name: " and ".join(
-            f"{low:g}" if low == high else f"{low:g} to {high:g}"
+            given(low) if low == high else f"{given(low)} to {given(high)}"
             for low, high in useful_ranges(one)
         )
         for name, one in curves.items()
@@ -628,16 +639,19 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
     if not decisions:
         return nothing_to_draw("costs", "No run can be priced")
     first, alone = next(iter(decisions.values())), len(decisions) == 1
-    unit = f"{first.options.costs.unit} per {PER:,} {first.run.words[1]}s"
+    unit = f"{first.options.costs.unit} per {count(PER)} {first.run.words[1]}s"
     lines = {
-        name: [_cost_point(policy, "threshold" if alone else name) for policy in one.curve]
+        name: [
+            _cost_point(p, "threshold" if alone else name, banded=len(decisions) <= MOST_OVERLAID)
+            for p in one.curve
+        ]
         for name, one in decisions.items()
     }
     marks = series(lines)
     policies = [one for one in first.policies if not one.reason] if alone else []
-    points = [_cost_point(policy, policy.name) for policy in policies]
+    points = [_cost_point(policy, policy_name(policy)) for policy in policies]
     looks = {
-        policy.name: replace(one, tone=REFERENCE if policy.kind == "baseline" else INK)
+        policy_name(policy): replace(one, tone=REFERENCE if policy.kind == "baseline" else INK)
         for policy, one in zip(
             policies, series(map(str, range(len(policies)))).values(), strict=True
         )
@@ -646,19 +660,12 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
 
     def draw(width: float) -> Chart:
         places = {"x": alt.X("coverage:Q"), "y": alt.Y("cost:Q")}
-        banded = lines if len(lines) <= MOST_OVERLAID else {}
-        layers = [
-            one for name, rows in banded.items() for one in _band(rows, marks[name], "coverage")
-        ]
-        layers += [
-            _line(rows, marks[name], style, "coverage", "cost") for name, rows in lines.items()
-        ]
-        layers += [
+        single = [
             alt.Chart(data([row])).mark_point(**style.point(looks[row["policy"]])).encode(**places)
             for row in points
         ]
-        axis = alt.Axis(title=unit)
-        return _over_coverage(layers, axis, width)
+        drawn = _lines(lines, marks, style, "coverage", "cost")
+        return _plot([*drawn, *single], _coverage_axis(), alt.Y(axis=alt.Axis(title=unit)), width)
 
     threshold = "a threshold on the confidence"
     return FigureSpec(
@@ -673,17 +680,15 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
         table=[*(row for rows in lines.values() for row in rows), *points],
         key=[
             *(Mark("line", one, threshold if alone else name) for name, one in marks.items()),
-            *(Mark("dot", looks[policy.name], policy.name) for policy in policies),
+            *(Mark("dot", one, name) for name, one in looks.items()),
         ],
         notes=[f"Bands: {percent} intervals at each threshold, by patient."],
         needs_key=True,
     )
 
 
-def _over_coverage(layers: Sequence[Chart], axis: Chart, width: float) -> Chart:
-    x = alt.X(scale=unit_scale(), axis=percent_axis(title="coverage"))
-    drawn = alt.layer(*layers).encode(x=x, y=alt.Y(axis=axis))
-    return drawn.properties(width=width, height=width * 0.62)
+def _coverage_axis() -> Chart:
+    return alt.X(scale=unit_scale(), axis=percent_axis(title="coverage"))
 
 
 def _cost_finding(decisions: Mapping[str, Decision], unit: str) -> str:
@@ -699,12 +704,12 @@ def _cost_finding(decisions: Mapping[str, Decision], unit: str) -> str:
         return "No policy can be priced"
     _, best, name, level = min(found, key=lambda one: one[0])
     estimate = Estimate(best.cost, best.low, best.high, level)
-    whose = best.name if len(decisions) == 1 else f"{name} at its {best.name}"
+    whose = policy_name(best) if len(decisions) == 1 else f"{name} at its {best.name}"
     return f"Lowest cost: {whose}, {figure(estimate)} {unit}"
 
 
-def _cost_point(policy: Policy, name: str) -> JsonObject:
-    known = not math.isnan(policy.low)
+def _cost_point(policy: Policy, name: str, *, banded: bool = True) -> JsonObject:
+    known = banded and not math.isnan(policy.low)
     return {
         "policy": name,
         "threshold": policy.threshold,
@@ -731,7 +736,7 @@ def team_errors(decision: Decision, style: Style) -> FigureSpec:
         for point in decision.curve
         if (work := point.workload) is not None
     ]
-    per = f"per {PER:,} {decision.run.words[1]}s"
+    per = f"per {count(PER)} {decision.run.words[1]}s"
     best = min(rows, key=lambda row: row["wrong"], default=None)
     title = "Model and readers together"
     if best is not None:
@@ -740,9 +745,8 @@ def team_errors(decision: Decision, style: Style) -> FigureSpec:
         title = f"Model and readers: fewest errors at {where}, {fewest}"
 
     def draw(width: float) -> Chart:
-        one = Series(WRONG)
-        layers = [*_band(rows, one, "coverage"), _line(rows, one, style, "coverage", "wrong")]
-        return _over_coverage(layers, alt.Axis(title=f"wrong {per}"), width)
+        layers = _lines({"": rows}, {"": Series(WRONG)}, style, "coverage", "wrong")
+        return _plot(layers, _coverage_axis(), alt.Y(axis=alt.Axis(title=f"wrong {per}")), width)
 
     percent = level_name([decision.options.level])
     return FigureSpec(
@@ -755,4 +759,70 @@ def team_errors(decision: Decision, style: Style) -> FigureSpec:
         draw=draw,
         table=rows,
         key=[Mark("line", Series(WRONG), "wrong final answers")],
+    )
+
+
+# --- Evidence over patients ------------------------------------------------------------------
+
+_EVIDENCE = {
+    "broken": "The evidence that the risk is above its bound is decisive",
+    "holds": "The risk holds",
+    "cannot tell": "The evidence that the risk is above its bound is not decisive",
+}
+
+
+def evidence(found: Monitoring, style: Style) -> FigureSpec:
+    """Draw the evidence that the risk is broken over the patients, with what is decisive."""
+    lines: dict[str, list[JsonObject]] = {}
+    for part in found.parts:
+        name, factors = spaced(part.group) or "all patients", part.evidence_broken
+        lines[name] = [
+            {
+                "group": name,
+                "patients": place + 1,
+                "evidence": float(np.exp(np.clip(factors[place], -14.0, 14.0))),
+            }
+            for place in (
+                spread_evenly(factors.size, _MOST_PATIENTS).tolist() if factors.size else []
+            )
+        ]
+    marks, decisive = series(lines), max(1 / part.level for part in found.parts)
+    table = [row for rows in lines.values() for row in rows]
+    seen = [row["evidence"] for row in table]
+    # What is decisive is always on the axis.
+    scale = {"type": "log", "domain": [min([0.1, *seen]), max([5 * decisive, *seen])]}
+
+    def draw(width: float) -> Chart:
+        powers = alt.Axis(
+            title="evidence for a broken bound",
+            values=[10.0**power for power in range(-6, 7, 2)],
+            format="~r",
+        )
+        rule = alt.Chart(data([{"evidence": decisive}])).mark_rule(
+            strokeDash=[4, 3], color=str(WRONG), strokeWidth=style.stroke * 0.75
+        )
+        return _plot(
+            [
+                rule.encode(y=alt.Y("evidence:Q")),
+                *_lines(lines, marks, style, "patients", "evidence"),
+            ],
+            alt.X(axis=alt.Axis(title="patients in order of arrival", tickCount=6)),
+            alt.Y(scale=alt.Scale(**scale), axis=powers),
+            width,
+        ).properties(height=width * 0.4)
+
+    return FigureSpec(
+        name="monitor",
+        title=_EVIDENCE[found.state],
+        reading=(
+            "Each new patient multiplies the evidence. It starts at 1 and is decisive from "
+            f"{given(decisive)} on (dashed). A line that falls speaks for the bound."
+        ),
+        draw=draw,
+        table=table,
+        key=[
+            *(Mark("line", one, name) for name, one in marks.items() if len(marks) > 1),
+            Mark("line", Series(WRONG, (4, 3)), f"decisive: {given(decisive)}"),
+        ],
+        needs_key=len(marks) > 1,
     )

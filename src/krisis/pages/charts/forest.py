@@ -107,8 +107,13 @@ def forest(
             ]
         panels.append(_Panel(heading, rows, ticks))
     percent = level_name(level_of(run.metric_scores) for run in runs.values())
-    ticked = any(panel.ticks for panel in panels)
+    off = {row["run"] for panel in panels for row in panel.ticks if not _is_drawn(row, panel)}
+    ticked = any(_is_drawn(row, panel) for panel in panels for row in panel.ticks)
     grey = f" Grey ticks: {', '.join(baselines)}." if ticked else ""
+    if off:
+        grey += (
+            f" Off the scale of a panel: {', '.join(name for name in baselines if name in off)}."
+        )
     return FigureSpec(
         name="forest",
         title=_forest_finding(panels[0], chosen[0].direction),
@@ -433,11 +438,18 @@ def _marked(panel: _Panel, marks: Mapping[str, Series], style: Style) -> tuple[C
     )
 
 
+def _is_drawn(tick: JsonObject, panel: _Panel) -> bool:
+    """Tell whether a baseline is on the scale of its panel, which the runs set."""
+    low, high = _domain(panel.rows)
+    return bool(low <= tick["value"] <= high)
+
+
 def _ticks(panel: _Panel) -> list[Chart]:
     """Return grey rules over the whole panel at the figures of the baselines."""
-    if not panel.ticks:
+    shown = [tick for tick in panel.ticks if _is_drawn(tick, panel)]
+    if not shown:
         return []
-    rule = alt.Chart(data(panel.ticks)).mark_rule(color=str(MUTED), opacity=0.6)
+    rule = alt.Chart(data(shown)).mark_rule(color=str(MUTED), opacity=0.6)
     return [rule.encode(x=alt.X("value:Q", **_x(panel)))]
 
 
@@ -455,17 +467,18 @@ def _x(panel: _Panel) -> dict[str, Chart]:
     axis = alt.Axis(
         title=None, tickCount=3 if centred else 5, **({"format": "+.2f"} if centred else {})
     )
-    return {"scale": _scale(panel.rows, centred=centred), "axis": axis}
+    scale = alt.Scale(domain=_domain(panel.rows, centred=centred), nice=False, zero=False)
+    return {"scale": scale, "axis": axis}
 
 
-def _scale(rows: Sequence[JsonObject], *, centred: bool = False) -> Chart:
-    """Return the scale of a panel: around zero, from 0 to 1, or as wide as its figures."""
+def _domain(rows: Sequence[JsonObject], *, centred: bool = False) -> list[float]:
+    """Return the ends of a panel: around zero, from 0 to 1, or as wide as its figures."""
     ends = [row[name] for row in rows for name in ("value", "low", "high") if row[name] is not None]
     if centred:
         end = 1.05 * max((abs(end) for end in ends), default=1.0)
-        return alt.Scale(domain=[-end, end])
+        return [-end, end]
     if all(0 <= end <= 1 for end in ends):
-        return alt.Scale(domain=[0, 1])
+        return [0.0, 1.0]
     low, high = min(ends), max(ends)
     room = 0.05 * (high - low) or 0.5
-    return alt.Scale(domain=[low - room, high + room], nice=False, zero=False)
+    return [low - room, high + room]

@@ -125,7 +125,7 @@ def n_bins_of(score: MetricScore) -> int:
 
 
 def _error_words(score: MetricScore) -> str:
-    return f"ECE {score.value:.3f}, n = {count(score.n_evaluated)}"
+    return f"ECE {figure(Estimate(score.value))}, n = {count(score.n_evaluated)}"
 
 
 def _is_outside(row: JsonObject) -> bool:

@@ -18,6 +18,7 @@ from krisis.pages.charts.forest import deferral, forest
 from krisis.pages.charts.reliability import reliability
 from krisis.pages.charts.spec import SIZE, FigureSpec
 from krisis.pages.figure import Figure, check_charts
+from krisis.pages.numbers import count
 from krisis.pages.style import MOST_RUNS, POINTS_PER_MM, Style, style_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import refuse_other_data
@@ -117,18 +118,19 @@ def about_runs(runs: Mapping[str, BenchmarkResult]) -> str:
     first = next(iter(runs.values()))
     made = first.provenance
     counts = [run.attrition.n_evaluated for run in runs.values()]
-    n = " to ".join(f"{one:,}" for one in dict.fromkeys((min(counts), max(counts))))
+    n = " to ".join(map(count, dict.fromkeys((min(counts), max(counts)))))
     asked = [part for part in (made.suite, made.task, made.features) if part]
     if len(runs) == 1:
         asked.insert(0, first.backend_name or "unnamed model")
         counted = f"n = {n} cases ({', '.join(first.attrition.parts())})"
         return " · ".join(filter(None, (*asked, counted, (made.started_at or "")[:10])))
     missing = {name: run.attrition.n_not_evaluated for name, run in runs.items()}
-    gaps = [f"{name}: {n:,} not evaluated" for name, n in missing.items() if n]
+    gaps = [f"{name}: {count(n)} not evaluated" for name, n in missing.items() if n]
     if len(set(missing.values())) == 1 and gaps:
-        gaps = [f"{next(iter(missing.values())):,} not evaluated each"]
+        gaps = [f"{count(next(iter(missing.values())))} not evaluated each"]
     elif len(gaps) > _MOST_GAPS:
-        gaps = [f"{min(missing.values()):,} to {max(missing.values()):,} not evaluated per run"]
+        least, most = (count(pick(missing.values())) for pick in (min, max))
+        gaps = [f"{least} to {most} not evaluated per run"]
     return " · ".join([*asked, f"n = {n} cases, {len(runs)} runs", *gaps])
 
 

@@ -8,6 +8,7 @@ from krisis.confidence.evaluation import Evaluation
 from krisis.errors import InvalidValue
 from krisis.pages.charts.curves import Curve, risk_coverage
 from krisis.pages.charts.runs import write_figure
+from krisis.pages.numbers import count
 from krisis.pages.selective import run_names
 from krisis.pages.style import style_of
 
@@ -20,7 +21,7 @@ def _about(evaluation: Evaluation) -> list[str]:
     for run in evaluation.runs:
         source = run.source
         whose = filter(None, (source.model, source.suite, source.task, source.mode))
-        counts = f"n = {run.n_items:,}, {int(run.predicted.sum()):,} predicted"
+        counts = f"n = {count(run.n_items)}, {count(int(run.predicted.sum()))} predicted"
         found.append(" · ".join([*whose, counts]))
     return found
 

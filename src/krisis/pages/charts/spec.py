@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import MetricScore
 from krisis.pages.cases import MarkCases
+from krisis.pages.document import Chart as PageChart
 from krisis.pages.figure import Chart, Figure, alt
 from krisis.pages.style import Mark, Style
 from krisis.statistics.intervals import common_level
@@ -72,6 +74,20 @@ class FigureSpec:
 
     def _gaps(self) -> list[str]:
         return [f"Not drawn: {name}: {why}." for name, why in self.reasons.items()]
+
+
+def page_chart(
+    key: str,
+    build: Callable[[Style], FigureSpec],
+    *,
+    wide: bool = False,
+    about: Sequence[str] = (),
+    cases: MarkCases | None = None,
+) -> PageChart:
+    """Return a chart of a page, drawn when it is asked for, and then once."""
+    style = Style().whole_width if wide else Style()
+    draw = cache(lambda: build(style).figure(style, about=about, cases=cases))
+    return PageChart(key=key, draw=draw, wide=wide)
 
 
 def nothing_to_draw(name: str, why: str) -> FigureSpec:
