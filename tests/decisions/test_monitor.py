@@ -223,7 +223,7 @@ def test_groups_share_the_level() -> None:
     assert {part.level for part in found.parts} == {0.025}
     assert {part.group: part.state for part in found.parts} == {"sex_f": "broken", "sex_m": "holds"}
     assert found.state == "broken"
-    assert "sex_f" in said(found.document())
+    assert "sex f" in said(found.document())
 
 
 def test_crc_is_followed_on_the_means_of_patients() -> None:
