@@ -338,7 +338,7 @@ def test_a_baseline_off_the_scale_of_its_panel_is_named_and_does_not_shrink_the_
         for name, value in (("near", 0.4), ("far", -4.0))
     }
     found = forest({"model": result}, PAGE, ["accuracy"])
-    assert "Off the scale of a panel: far." in found.reading
+    assert "Off the scale: far." in found.reading
     assert {row["run"] for row in found.table} == {"model", "near", "far"}  # the numbers have both
     drawn = found.draw(400).to_dict(validate=False)
     ticks = [rows for rows in drawn["datasets"].values() if '"near"' in str(rows)]
