@@ -56,7 +56,7 @@ def test_one_task_is_told_whole(tmp_path: Path) -> None:
     assert "Task staging" in done.stdout
     assert "Task detection" not in done.stdout
     assert "200 records of 200 patients, of which 83 should be deferred" in done.stdout
-    assert "category_uncertain 83" in done.stdout
+    assert "category uncertain: 83" in done.stdout
     assert done.stdout.endswith("Type next: krisis run ckd --model guideline --task staging\n")
     wrong = krisis("info", "ckd", "--task", "stagin", cwd=tmp_path)
     assert wrong.returncode == 2

@@ -16,11 +16,11 @@ from scipy.stats import binom
 from tests.invented_runs import ANSWERS, invented_rows, result_of
 
 from krisis.metrics import BootstrapOptions, ExpectedCalibrationError, score_all
-from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.base import EvaluationResult, MetricScores, Rows
 from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.table import Answers
 from krisis.pages.charts.curves import Curve
-from krisis.pages.charts.forest import group_forest
+from krisis.pages.charts.forest import forest, group_forest
 from krisis.pages.charts.reliability import (
     confidence_histogram,
     histogram_table,
@@ -328,3 +328,19 @@ def test_the_band_of_a_curve_allows_for_errors_that_were_not_seen() -> None:
     assert first["selective_high"] == pytest.approx(1 - 0.05 ** (1 / 30))
     assert last["selective_high"] == pytest.approx(1 - 0.05 ** (1 / 44))
     assert first["generalized_high"] == pytest.approx(1 - 0.05 ** (1 / 44))
+
+
+def test_a_baseline_off_the_scale_of_its_panel_is_named_and_does_not_shrink_the_plots() -> None:
+    result = result_of(invented_rows(60))
+    accuracy = result.metric_scores["accuracy"]
+    result.baselines = {
+        name: MetricScores({accuracy.name: replace(accuracy, value=value, interval=None)})
+        for name, value in (("near", 0.4), ("far", -4.0))
+    }
+    found = forest({"model": result}, PAGE, ["accuracy"])
+    assert "Off the scale: far." in found.reading
+    assert {row["run"] for row in found.table} == {"model", "near", "far"}  # the numbers have both
+    drawn = found.draw(400).to_dict(validate=False)
+    ticks = [rows for rows in drawn["datasets"].values() if '"near"' in str(rows)]
+    assert ticks
+    assert '"far"' not in str(ticks)

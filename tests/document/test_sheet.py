@@ -22,7 +22,6 @@ from krisis.data.phq8.items import ITEM_KEYS
 from krisis.errors import InvalidFile
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.explanations import explained
 from krisis.pages.document import Table
 from krisis.pages.markdown import escaped
 from krisis.pages.numbers import Estimate
@@ -449,7 +448,7 @@ def test_why_a_figure_has_no_interval_is_said(demo: Path, tmp_path: Path) -> Non
     both = told("show", demo, "-m", "e50", "-m", "e90", "--save", tmp_path / "both.json")
     assert f"E50, E90 have no interval: {reason}" in unwrapped(both)  # the reason is given once
     assert "Baselines on the same records" not in shown  # they have neither figure
-    words = escaped(f"E50 has no interval: {explained(reason)}")
+    words = escaped(f"E50 has no interval: {reason}")
     assert build_sheet(saved).written("markdown").count(words) == 1
 
 

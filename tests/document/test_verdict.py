@@ -281,6 +281,20 @@ def test_a_hopeless_model_is_not_usable_and_few_cases_cannot_tell() -> None:
     assert allowed.question == "Usable at a risk of 60 %?"
 
 
+def test_a_mean_loss_is_not_called_a_risk() -> None:
+    """Half of the answers are three places off on a scale of 0 to 3: a mean loss of 0.5."""
+    answers = ((0, "never"), (1, "rarely"), (2, "often"), (3, "always"))
+    task = TaskFacts("t", answers, default_loss="abs")
+    rows = [
+        EvaluationResult(3 * (i % 2), 0, confidence=0.9, record_id=str(i), cluster_id=str(i))
+        for i in range(200)
+    ]
+    verdict = verdict_of(BenchmarkResult(rows, {}, {}, "m", {"task_facts": task}))
+    line = verdict.line("usable")
+    assert line.question == "Usable at a mean loss of 0.05?"
+    assert str(line.figures[0]) == "lowest tested mean loss 0.500 in its 200 most confident answers"
+
+
 def test_without_a_threshold_abstentions_and_no_answers_are_left_for_people() -> None:
     rows = rows_of((10, "right"), (4, "deferred"), (3, "broken"), (2, "lost"))
     left = judged(rows).line("left_for_people").figures[0]

@@ -140,7 +140,7 @@ def test_a_task_without_a_positive_answer_shows_the_matrix_and_says_so() -> None
     document = result.scored(default_benchmark_metrics(), BootstrapOptions()).document()
     assert "The task names no positive answer, so no sensitivity of a disease" in said(document)
     assert not has_row(document, "Disease Sensitivity")
-    cells = line_of(document, "the disease is present")
+    cells = line_of(document, "1: the disease is present")
     assert list(cells.values())[1:] == [0, 1, 1]
 
 

@@ -165,8 +165,8 @@ def _held(found: Verification, part: PartVerdict) -> VerdictLine:
     else:
         figures.append(
             Stated(
-                words=f"risk {{}}{_drawn(found.certificate, part)} (promised: at most "
-                f"{level(bound)})",
+                words=f"risk {{}}{_drawn(found.certificate, part)}, promised at most "
+                f"{level(bound)}",
                 estimate=Estimate.of(part.risk, part.risk_interval, bound=bound),
             )
         )

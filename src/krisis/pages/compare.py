@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,19 +127,23 @@ def _reader_section(comparison: Comparison) -> list[Section]:
     named = [(f"{' and '.join(one.readers)}: Cohen's κ", one) for one in found.kappa]
     if found.alpha is not None:
         named.append((f"all {len(found.alpha.readers)} readers: Krippendorff's α", found.alpha))
-    rows: list[list[Cell]] = [
-        [name, one.n_cases, Estimate.of(one.value, one.interval)] for name, one in named
-    ]
-    columns = (
-        Column("name", "readers"),
-        Column("count", "cases", "cases that two or more of them answered"),
-        Column("figure", "agreement", "1 is perfect, 0 is that of chance"),
+    table = Table.of(
+        named,
+        {
+            Column("name", "readers"): lambda item: item[0],
+            Column("count", "cases", "cases that two or more of them answered"): lambda item: (
+                item[1].n_cases
+            ),
+            Column("figure", "agreement", "1 is perfect, 0 is that of chance"): lambda item: (
+                Estimate.of(item[1].value, item[1].interval)
+            ),
+        },
     )
     words = (
         "Cases are random here and readers are not: the intervals speak of these readers on other "
         "cases, not of other readers. Cases on which a reader abstained are left out."
     )
-    parts: list[Content] = [Table(columns=columns, rows=rows), Sentences([words])]
+    parts: list[Content] = [table, Sentences([words])]
     return [Section(key="readers", title="Agreement between readers", parts=parts)]
 
 
@@ -705,19 +709,12 @@ def spending_table(runs: Mapping[str, BenchmarkResult]) -> Table:
     def known(value: float | None) -> Cell:
         return "not known" if value is None else value
 
-    rows: list[Sequence[Cell]] = [
-        [
-            name,
-            known(run.spending.elapsed_seconds),
-            known(run.spending.token_total),
-            known(run.spending.cost),
-        ]
-        for name, run in runs.items()
-    ]
-    columns = (
-        Column("name", "run"),
-        Column("figure", "seconds"),
-        Column("count", "tokens"),
-        Column("figure", "cost ($)"),
+    return Table.of(
+        ((name, run.spending) for name, run in runs.items()),
+        {
+            Column("name", "run"): lambda item: item[0],
+            Column("figure", "seconds"): lambda item: known(item[1].elapsed_seconds),
+            Column("count", "tokens"): lambda item: known(item[1].token_total),
+            Column("figure", "cost ($)"): lambda item: known(item[1].cost),
+        },
     )
-    return Table(columns=columns, rows=rows)

@@ -157,22 +157,19 @@ def _costs(decision: Decision) -> list[Content]:
 def _savings(decision: Decision) -> Table:
     names = {policy.name: policy_name(policy) for policy in decision.policies}
     (saver,) = {one.policy for one in decision.savings}
-    rows: list[list[Cell]] = [
-        [
-            names.get(one.against, one.against),
-            one.n_rows,
-            Estimate(one.saved, one.low, one.high, decision.options.level),
-        ]
-        for one in decision.savings
-    ]
-    columns = (
-        Column("name", "compared with"),
-        Column("count", "n"),
-        Column("change", "saved"),
-    )
     unit = f"{decision.options.costs.unit} per {count(PER)} {decision.run.words[1]}s"
     title = f"Saved by the {saver}, in {unit}"
-    return Table(columns=columns, rows=rows, title=title)
+    return Table.of(
+        decision.savings,
+        {
+            Column("name", "compared with"): lambda one: names.get(one.against, one.against),
+            Column("count", "n"): lambda one: one.n_rows,
+            Column("change", "saved"): lambda one: Estimate(
+                one.saved, one.low, one.high, decision.options.level
+            ),
+        },
+        title=title,
+    )
 
 
 def _least(decision: Decision) -> list[str]:
@@ -223,24 +220,11 @@ def _team(decision: Decision) -> list[Section]:
     unit, at = decision.run.words[1], decision.options.level
     named = [(_threshold(point), point) for point in shown_points(decision.curve)]
     named += [(policy_name(point), point) for point in decision.policies]
-    rows: list[list[Cell]] = [
-        [
-            name,
-            point.coverage,
-            Estimate(work.wrong, work.wrong_low, work.wrong_high, at),
-            work.missed,
-            work.read,
-        ]
+    worked = [
+        (name, point.coverage, work)
         for name, point in named
         if (work := point.workload) is not None
     ]
-    columns = (
-        Column("name", "threshold"),
-        Column("share", "coverage"),
-        Column("figure", "wrong"),
-        Column("figure", "missed"),
-        Column("figure", "read"),
-    )
     positive = positive_of(decision.run)
     note = (
         "Missed cases are undefined: the task names no positive answer."
@@ -249,7 +233,20 @@ def _team(decision: Decision) -> list[Section]:
         "and whose final answer is not."
     )
     title = f"Model and readers together, per {count(PER)} {unit}s"
-    return [Section(key="team", title=title, parts=[Table(columns=columns, rows=rows, note=note)])]
+    table = Table.of(
+        worked,
+        {
+            Column("name", "threshold"): lambda item: item[0],
+            Column("share", "coverage"): lambda item: item[1],
+            Column("figure", "wrong"): lambda item: Estimate(
+                item[2].wrong, item[2].wrong_low, item[2].wrong_high, at
+            ),
+            Column("figure", "missed"): lambda item: item[2].missed,
+            Column("figure", "read"): lambda item: item[2].read,
+        },
+        note=note,
+    )
+    return [Section(key="team", title=title, parts=[table])]
 
 
 def decide_assumptions(decision: Decision) -> list[str]:
@@ -405,15 +402,14 @@ def curve_assumptions(curve: DecisionCurve) -> list[str]:
 def reader_document(decision: ReaderDecision) -> Document:
     """Return all there is to show of a model, its reader, and both together."""
     at, n = decision.level, count(decision.n_common)
-    rows: list[list[Cell]] = [
-        [way.name, _rate(way.wrong, at), _rate(way.no_answer, at), way.read.value]
-        for way in decision.ways
-    ]
-    columns = (
-        Column("name", f"per {count(PER)} cases"),
-        Column("figure", "wrong"),
-        Column("figure", "no answer"),
-        Column("figure", "read", "read by the reader"),
+    ways = Table.of(
+        decision.ways,
+        {
+            Column("name", f"per {count(PER)} cases"): lambda way: way.name,
+            Column("figure", "wrong"): lambda way: _rate(way.wrong, at),
+            Column("figure", "no answer"): lambda way: _rate(way.no_answer, at),
+            Column("figure", "read", "read by the reader"): lambda way: way.read.value,
+        },
     )
     rule = (
         "defer every case"
@@ -432,9 +428,7 @@ def reader_document(decision: ReaderDecision) -> Document:
         "otherwise."
     )
     sections = [
-        Section(
-            key="ways", title="Each alone, and together", parts=[Table(columns=columns, rows=rows)]
-        ),
+        Section(key="ways", title="Each alone, and together", parts=[ways]),
         Section.of_sentences("how", "How to read it", [chosen, unseen]),
     ]
     return Document(

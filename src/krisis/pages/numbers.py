@@ -221,13 +221,15 @@ def level(value: float) -> str:
     return f"{100 * value:g} %"
 
 
-def dollars(value: float) -> str:
-    """Write an amount of money.
+def dollars(cost: float | None) -> str:
+    """Write what calls cost.
 
-    >>> dollars(1234.5)
-    '$1,234.50'
+    >>> dollars(0.0123), dollars(1234.5), dollars(0.0), dollars(None)
+    ('$0.0123', '$1,234.50', '$0.00', '–')
     """
-    return f"${value:,.2f}"
+    if cost is None:
+        return "–"
+    return f"${decimal(cost, 4 if 0 < cost < 1 else 2)}"
 
 
 def megabytes(n_bytes: int) -> str:

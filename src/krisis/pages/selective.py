@@ -198,7 +198,8 @@ def _notes(found: Selective, names: Sequence[str]) -> Iterator[str]:
     """Yield what must be known to read the figures."""
     evaluation, artifact = found.evaluation, found.artifact
     people = f"{evaluation.runs[0].words[0]}s"
-    yield f"Loss: {_LOSSES[evaluation.options.loss]}. {_interval_note(evaluation, people)}"
+    yield f"Loss: {_LOSSES[evaluation.options.loss]}."
+    yield _interval_note(evaluation, people)
     if evaluation.n_clusters < _FEW and not evaluation.without_intervals:
         yield f"Only {evaluation.n_clusters} {people}: the intervals were checked from {_FEW} on."
     for name, report, ties in zip(names, artifact["totals"], artifact["ties"], strict=True):

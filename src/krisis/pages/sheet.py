@@ -262,11 +262,13 @@ def sheet_document(sheet: Sheet) -> Document:
     """Return the sheet with the verdict and the scores of the run, as its own document has them."""
     shown = run_document(sheet.result)
     counted = ", ".join(f"{sheet.count(one)} {one}" for one in _HEADINGS if sheet.count(one))
-    names = ("what", "value", "source")
-    said = dict.fromkeys(fact for facts in sheet.facts.values() for fact in facts)
-    facts = Table(
-        columns=[Column("name", one) for one in names],
-        rows=[[one.name, one.value, one.source] for one in said],
+    facts = Table.of(
+        dict.fromkeys(fact for facts in sheet.facts.values() for fact in facts),
+        {
+            Column("name", "what"): lambda fact: fact.name,
+            Column("name", "value"): lambda fact: fact.value,
+            Column("name", "source"): lambda fact: fact.source,
+        },
     )
     return Document(
         title=f"Reporting sheet: {sheet.title}",
@@ -326,21 +328,20 @@ def _content(item: Item) -> str:
 def _flow_table(sheet: Sheet) -> Table:
     task = sheet.result.provenance.task_facts
     labels = {step.key: step.label for step in sheet.flow}
-    heads = Column("name", "step"), Column("name", "part of"), Column("count", "n")
-    return Table(
-        columns=[*heads, Column("name", "of what"), Column("count", "patients")],
-        rows=[
-            [
-                step.label,
-                f"sum of {', '.join(labels[one] for one in step.parents)}"
-                if len(step.parents) > 1
-                else "".join(labels[one] for one in step.parents),
-                step.n,
-                f"{step.unit}s",
-                step.n_patients,
-            ]
-            for step in sheet.flow
-        ],
+
+    def whole(step: Step) -> str:
+        named = ", ".join(labels[one] for one in step.parents)
+        return f"sum of {named}" if len(step.parents) > 1 else named
+
+    return Table.of(
+        sheet.flow,
+        {
+            Column("name", "step"): lambda step: step.label,
+            Column("name", "part of"): whole,
+            Column("count", "n"): lambda step: step.n,
+            Column("name", "of what"): lambda step: f"{step.unit}s",
+            Column("count", "patients"): lambda step: step.n_patients,
+        },
         note=f"Parts add up to their whole; a {task.person if task else 'patient'} with several "
         "rows may be in several parts.",
     )
