@@ -67,7 +67,7 @@ def certificate_section(
     parts = {
         name or "all": (sample.part(rows), thresholds.get(name)) for name, rows in groups.items()
     }
-    chart = _chart("certificate", lambda style: certified(certificate, parts, style))
+    chart = _chart("certificate", lambda style: certified(certificate.risk, parts, style))
     found = _parts(certificate.document(), [chart])
     if rows_hash(run, sample) != certificate.calibration_rows_hash:
         verification = verify_run(certificate, run, calibrator=calibrator)

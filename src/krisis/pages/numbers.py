@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Decimal
 
 from krisis.statistics.intervals import Interval
 
@@ -132,20 +131,6 @@ def threshold(value: float) -> str:
     if rounded >= 1 > value:  # which no confidence would reach
         return repr(value)
     return f"{rounded:.{_DECIMALS_OF_A_THRESHOLD}f}"
-
-
-def threshold_above(threshold: float, below: float) -> str:
-    """Write a threshold in as few digits as accept the same answers; ``below`` is the next score.
-
-    >>> threshold_above(0.87123, 0.85), threshold_above(0.8712, 0.871), threshold_above(0.9, 0.8)
-    ('0.87', '0.8712', '0.90')
-    """
-    exact = Decimal(repr(threshold))
-    for n_decimals in range(2, 20):
-        shown = exact.quantize(Decimal(1).scaleb(-n_decimals), rounding=ROUND_FLOOR)
-        if below < float(shown) <= threshold:
-            return f"{shown:f}"
-    return repr(threshold)
 
 
 def p_value(p: float) -> str:
