@@ -165,6 +165,17 @@ def given(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+def dollars(cost: float | None) -> str:
+    """Write what calls cost.
+
+    >>> dollars(0.0123), dollars(12.3), dollars(None)
+    ('$0.0123', '$12.30', '–')
+    """
+    if cost is None:
+        return "–"
+    return f"${decimal(cost, 4 if cost < 1 else 2)}"
+
+
 def level(value: float) -> str:
     """Write a confidence level.
 

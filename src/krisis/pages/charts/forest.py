@@ -135,7 +135,7 @@ def _baselines(
         own = name.partition(" (")[0]
         if own not in drawn:
             (people if own.startswith(PEOPLE) else others)[name] = scores
-    return dict(list(people.items())[: MOST_RUNS - len(runs)]), others
+    return dict(list(people.items())[: max(0, MOST_RUNS - len(runs))]), others
 
 
 def _forest_finding(panel: _Panel, direction: str) -> str:
