@@ -177,10 +177,10 @@ def dollars(cost: float | None) -> str:
 
 
 def level(value: float) -> str:
-    """Write a confidence level.
+    """Write a share that was chosen and not measured: a confidence level, a wished risk.
 
-    >>> level(0.95), level(0.999)
-    ('95 %', '99.9 %')
+    >>> level(0.95), level(0.999), level(1 - 0.1)
+    ('95 %', '99.9 %', '90 %')
     """
     return f"{100 * value:g} %"
 

@@ -26,7 +26,7 @@ from krisis.metrics.forms import Share, Undefined, prior_icc
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
-from krisis.pages.numbers import Estimate
+from krisis.pages.numbers import Estimate, level
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.run_items import items_of_result, source_of
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -366,7 +366,7 @@ def _most_confident(table: Table) -> Stated:
 
 def usable_line(in_force: ThresholdInForce) -> VerdictLine:
     """Say from which confidence on a run may answer, or the lowest risk that it reaches."""
-    line = _Line("usable", f"Usable at a risk of {100 * in_force.bound.risk:g} %?")
+    line = _Line("usable", f"Usable at a risk of {level(in_force.bound.risk)}?")
     if in_force.threshold is not None:
         share = Estimate.of(float(in_force.answered.mean()), in_force.coverage())
         figures = [

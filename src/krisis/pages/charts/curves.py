@@ -30,7 +30,7 @@ from krisis.pages.charts.spec import (
     panel_titles,
 )
 from krisis.pages.figure import Chart, alt, data, percent_axis, unit_scale
-from krisis.pages.numbers import Estimate, count, figure, share
+from krisis.pages.numbers import Estimate, count, figure, level, share
 from krisis.pages.palette import ABSTAINED, CORRECT, GRID, INK, MUTED, REFERENCE, WRONG
 from krisis.pages.style import Mark, Series, Style, series
 from krisis.results.base import BenchmarkResult
@@ -450,7 +450,7 @@ def certified(
         ((name, (sample, _)),) = parts.items()
         chosen += _chosen_point(name, sample, explored, certified=False)
     drawn = _Curves(curves, style, "selective", bound=risk, chosen=chosen)
-    bound = f"the bound on the risk, {share(Estimate(risk))}"
+    bound = f"the bound on the risk, {level(risk)}"
     marks = [Mark("series", one, name) for name, one in drawn.marks.items()]
     percent = level_name(one.selective.level for one in band)
     return FigureSpec(
@@ -513,7 +513,7 @@ def _sample_points(name: str, sample: Sample, band: Sequence[BandPoint]) -> list
 
 
 def _certified_finding(risk: float, chosen: Sequence[JsonObject], n_parts: int) -> str:
-    bound = share(Estimate(risk))
+    bound = level(risk)
     if not chosen:
         return f"No threshold is certified at a risk of {bound}"
     if n_parts == 1:

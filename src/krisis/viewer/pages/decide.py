@@ -36,7 +36,7 @@ from krisis.pages.charts.curves import certified
 from krisis.pages.decide import policy_name
 from krisis.pages.document import Cell, Chart, Column, Document, Section, Sentences, Table
 from krisis.pages.html import chart_html, sections_html, table_html, verdict_html
-from krisis.pages.numbers import Estimate, count, share
+from krisis.pages.numbers import Estimate, count, level, share
 from krisis.pages.style import Style
 from krisis.pages.verdict import threshold_verdict
 from krisis.results.loading import place_in_commands
@@ -507,11 +507,11 @@ def _tested(content: JsonObject, person: str) -> str:
     found = content["certified"]
     if found["threshold"] is None:
         return f"Not {'certified' if found['tested'] else 'tested'}: {found['reason']}."
-    risk = share(Estimate(found["risk"]))
+    risk = level(found["risk"])
     promise = (
         f"The expected share of wrong answers per case is at most {risk}"
         if found["delta"] is None
-        else f"With a probability of {share(Estimate(1 - found['delta']))} over the calibration "
+        else f"With a probability of {level(1 - found['delta'])} over the calibration "
         f"{person}s, at most {risk} of future answers are wrong"
     )
     return (
