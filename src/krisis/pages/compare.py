@@ -177,11 +177,13 @@ def case_sentences(pair: Pair) -> list[str]:
         n_left = int(np.count_nonzero(~both))
         same = f"Both leave the same {count(n_left)} cases to a person."
         return [shared, same] if n_left else [shared]
-    return [
+    alone = [
         _answered_alone(pair.right, right, pair.left, left),
         _answered_alone(pair.left, left, pair.right, right),
-        shared,
     ]
+    if not (right.answered & ~left.answered).any():  # which is no finding
+        alone.reverse()
+    return [*alone, shared]
 
 
 def _answered_alone(name: str, table: Cases, other: str, others: Cases) -> str:

@@ -85,7 +85,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     }
     kept = {k: v for k, v in query.items() if v.strip()}
     context: JsonObject = {
-        "heading": run.model,
+        "heading": run.short_model,
         "asked": asked,
         "methods": METHODS,
         "kept": kept,
