@@ -139,7 +139,7 @@ def test_the_certified_threshold_is_that_of_certify(
     assert part.reason.startswith(certified["reason"])
 
 
-@pytest.mark.parametrize("query", ["wrong=30&delta=0.2", "wrong=12.5&method=sgr&seed=7"])
+@pytest.mark.parametrize("query", ["wrong=30&delta=0.2", "wrong=12.5&method=sgr"])
 def test_the_command_gives_the_threshold_of_the_page(
     site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
@@ -320,13 +320,3 @@ def test_a_certificate_of_other_rows_is_said_to_be_so(
     assert "of other rows than those of this run" in sentences[0]
     assert sentences[1] == promise(certificate)
     assert "of other rows" in site.get("/runs/r/decide").text
-
-
-def test_the_seed_of_the_address_may_be_zero(site: Site) -> None:
-    costs = "cost.0.1=1&cost.1.0=5&defer=0.5"
-    first, second = (
-        facts(site, "double", f"wrong=30&{costs}&seed={seed}")["costs"]["policies"][0]["high"]
-        for seed in (0, 42)
-    )
-    assert first != second
-    assert site.get("/runs/double/decide.json?wrong=30&seed=-1").status == 400

@@ -50,12 +50,6 @@ _DUE = {
 _ORDERS = {"position": "as run", "-confidence": "surest first", "confidence": "least sure first"}
 
 
-def asked_first(run: ViewedRun) -> list[tuple[str, RowFilter, int]]:
-    """Return the questions of which a run has cases, with their number."""
-    counted = ((words, wanted, run.count(wanted)) for words, wanted in PRESETS.items())
-    return [one for one in counted if one[2]]
-
-
 @dataclass(frozen=True, slots=True)
 class Queue:
     """The rows that pass a filter, in its order; ``query`` is the filter as part of an address."""
@@ -99,7 +93,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "due": _DUE,
         "reviews": _REVIEWS,
         "orders": _ORDERS,
-        "presets": [(words, query_of(wanted)) for words, wanted, _ in asked_first(run)],
+        "presets": [(words, query_of(wanted)) for words, wanted in PRESETS.items()],
         "queue": queue.query,
         "query": sized,
         "heading": run.short_model,

@@ -159,8 +159,7 @@ def _desk(items: RunItems, asked: Asked, variant: str, available: Sequence[str])
             f"The score {variant!r} is made row by row, which takes too long for a page of "
             f"{items.n_items:,} rows; use the command."
         )
-    key = ("decide", variant, asked.rows_per_patient)
-    return items.table.shared(key, lambda: Desk.of(items, asked.score))
+    return items.table.shared(("decide", variant), lambda: Desk.of(items, asked.score))
 
 
 def _answer(

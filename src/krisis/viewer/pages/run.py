@@ -8,7 +8,7 @@ from krisis.pages.document import Document, Facts, Table
 from krisis.pages.html import contents_html, opening_html, sections_html
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
-from krisis.viewer.pages.cases import asked_first, case_address
+from krisis.viewer.pages.cases import PRESETS, case_address
 from krisis.viewer.pages.runs import progress_page
 
 
@@ -29,7 +29,11 @@ def page(catalogue: Catalogue, name: str) -> Page:
         "opening": opening_html(document),
         "body": contents_html(document)
         + run.remembered("page", lambda: sections_html(document, address)),
-        "presets": [(words, address(wanted), n) for words, wanted, n in asked_first(run)],
+        "presets": [
+            (words, address(wanted), n)
+            for words, wanted in PRESETS.items()
+            if (n := run.count(wanted))
+        ],
     }
     title = f"{document.title} · {name}"
     return Page("run.html", title, content, context, document=document)
