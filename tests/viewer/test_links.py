@@ -68,13 +68,23 @@ def site(serve: Callable[..., Site], tmp_path_factory: pytest.TempPathFactory) -
     return serve(folder)
 
 
+CHART = re.compile(r"<summary>The numbers of this chart</summary>.*?</table>", re.DOTALL)
+
+
+def counts_of_chart(match: re.Match[str]) -> str:
+    """Return the counts in the numbers of a chart; a threshold of 1 or a stage 2 is none."""
+    head, *rows = match[0].split("<tr>")[1:]
+    counts = [name.split("</th>")[0].startswith("n") for name in head.split('<th scope="col">')[1:]]
+    cells = (zip(counts, row.split("<td>")[1:], strict=True) for row in rows)
+    return "".join(cell for row in cells for counted, cell in row if counted)
+
+
 def numbered_links(page: str) -> dict[str, int]:
     """Return the addresses of lists of cases under a number, or under words with their number."""
     found = {}
-    for address, inside in LINK.findall(page):
+    for address, inside in LINK.findall(CHART.sub(counts_of_chart, page)):
         place, count = html.unescape(address), NUMBER.search(inside.strip())
-        names_group = re.search(r"/cases\?(run=[^&]+&)*group=[^&]*$", place)  # "stage" may be "2"
-        if "/cases?" in place and count and not names_group:
+        if "/cases?" in place and count:
             found[place] = int(count[1].replace(",", ""))
     return found
 

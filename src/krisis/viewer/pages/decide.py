@@ -111,8 +111,8 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
             "verdict": "" if content["not_judged"] else verdict_html(judged),
             "counts": table_html(_counts(content, filters), address),
             "chart": chart_html(chart.draw(), address, key=chart.key),
-            "left": _left_for_people(run, content, filters),
         }
+    content["left_for_people"] = _left_for_people(run, content, filters)
     evidence += _saved(content["found_in_the_folder"])
     context["links"] = {key: query_of(wanted) for key, wanted in filters.items()}
     document = Document(title=run.model, sections=evidence)
@@ -393,18 +393,20 @@ def _left_for_people(
 
     At the threshold of the verdict, or where none is certified, it is the hand-over list.
     """
-    here, limit = f"/runs/{quote(run.name, safe='')}", content["certified"]["threshold"]
+    here = f"/runs/{quote(run.name, safe='')}"
+    limit = content["certified"]["threshold"] if content["point"] else None
     handed = run.hand_over() if run.n_rows <= MOST_ROWS_READ else None
     if handed is not None and limit in (None, handed.in_force.threshold):
-        n, of, own = len(handed.cases), handed.n_cases, handed.in_force.threshold is None
+        n, of, limit = len(handed.cases), handed.n_cases, handed.in_force.threshold
         query, csv = query_of(RowFilter(left=IN_FORCE)), f"{here}/left-for-people.csv"
     elif limit is not None and "left" in filters and content["question"]["kind"] == "wrong":
-        n, of, own = content["certified"]["n_left_for_people"], content["n_scored"], False
+        n, of = content["certified"]["n_left_for_people"], content["n_scored"]
         query = query_of(filters["left"])
         csv = f"{here}/cases.csv?{query}"
     else:
         return None
-    return {"n": n, "of": of, "own": own, "cases": f"{here}/cases?{query}", "csv": csv}
+    found = {"n": n, "n_cases": of, "threshold": limit}
+    return found | {"cases": f"{here}/cases?{query}", "csv": csv}
 
 
 def _evidence(
