@@ -47,10 +47,10 @@ class Index:
         """Return the signature and the facts of every path."""
         found = {}
         for file in self._entries.glob("*.json"):
-            with suppress(OSError, InvalidFile, KeyError, TypeError):
+            with suppress(OSError, InvalidFile, KeyError, TypeError, ValueError):
                 kept = read_object(file)
                 if kept["version"] == _VERSION:
-                    found[os.fsencode(kept["path"])] = kept["signature"], kept["facts"]
+                    found[bytes.fromhex(kept["path"])] = kept["signature"], kept["facts"]
         return found
 
     def keep(self, fresh: Iterable[tuple[bytes, str, JsonObject]], gone: Iterable[bytes]) -> None:
@@ -60,10 +60,10 @@ class Index:
             for path in gone:
                 self._file(path).unlink(missing_ok=True)
             for path, mark, facts in fresh:
-                named = {"path": os.fsdecode(path), "signature": mark, "facts": facts}
+                named = {"path": path.hex(), "signature": mark, "facts": facts}
                 number, begun = tempfile.mkstemp(dir=self._entries)
-                with open(number, "w", encoding="utf-8", errors="surrogateescape") as file:
-                    file.write(dumps({"version": _VERSION, **named}, indent=None))
+                with open(number, "wb") as file:
+                    file.write(dumps({"version": _VERSION, **named}, indent=None).encode())
                 os.replace(begun, self._file(path))
 
     def _file(self, path: bytes) -> Path:

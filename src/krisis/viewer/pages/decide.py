@@ -452,13 +452,13 @@ def _group_table(content: JsonObject, person: str, filters: Mapping[str, RowFilt
     rows: list[list[Cell]] = []
     cases: dict[tuple[int, int], object] = {}
     for at, group in enumerate(content["groups"]):
-        named = f"{group['by']}: {group['group']}" if group["group"] else ""
+        named = f"{group['by'].replace('_', ' ')}: {group['group'] or 'not stated'}"
         for place, (number, key) in enumerate(counts.values(), start=3):
-            if named and group[number] and key in filters:
+            if group[number] and key in filters:
                 cases[at, place] = replace(filters[key], group=named)
         rows.append(
             [
-                f"{group['by'].replace('_', ' ')}: {group['group'] or 'not stated'}",
+                named,
                 group["n_patients"],
                 group["n_rows"],
                 *(group[number] for number, _ in counts.values()),
