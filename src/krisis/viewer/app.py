@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, quote, urlencode
@@ -16,7 +15,7 @@ from krisis.errors import KrisisError, MissingExtra, UnknownName
 from krisis.json_values import JsonMapping, dumps
 from krisis.pages import shell as shared
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.page import Page, chart_file
+from krisis.viewer.page import Page, asset, chart_file
 from krisis.viewer.pages import case, cases, compare, decide, pair, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, form_of, wants_json
 
@@ -199,7 +198,7 @@ def _answer(scope: Any, page: Page, status: int = 200) -> Any:
         title=page.title,
         version=__version__,
         may_write=getattr(scope["app"].state, "may_write", False) if "app" in scope else False,
-        style=_asset("viewer.css") if saved else "",
+        style=asset("viewer.css") if saved else "",
         here_saved=_with_save(scope),
     )
     if not saved:
@@ -238,16 +237,10 @@ def _broken(request: Any, _: Exception) -> Any:
     return _error(request.scope, 500, "something in krisis, or in a file, is not as expected")
 
 
-@cache
-def _asset(name: str) -> str:
-    text = (files("krisis.viewer") / "static" / name).read_text(encoding="utf-8")
-    return shared.style_sheet() + text if name.endswith(".css") else text
-
-
 def _static(request: Any) -> Any:
     from starlette.responses import Response
 
     name = request.path_params["name"]
     if name not in _MEDIA:
         return _unknown_page(request, KeyError(name))
-    return Response(_asset(name), media_type=_MEDIA[name])
+    return Response(asset(name), media_type=_MEDIA[name])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.pages.document import Document
 from krisis.pages.html import FILES
+from krisis.pages.shell import style_sheet
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,13 @@ def chart_file(page: Page, file: str) -> tuple[str, bytes]:
     if suffix == "svg":
         return "image/svg+xml", figure.svg.encode()
     return "image/png", figure.png()
+
+
+@cache
+def asset(name: str) -> str:
+    """Return a script or a style sheet of the pages; every style begins with the shared one."""
+    text = (files("krisis.viewer") / "static" / name).read_text(encoding="utf-8")
+    return style_sheet() + text if name.endswith(".css") else text
 
 
 def text_of(query: Mapping[str, str], name: str) -> str:

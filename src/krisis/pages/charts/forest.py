@@ -18,6 +18,7 @@ from krisis.pages.figure import Chart, alt, data
 from krisis.pages.groups import GroupFigures
 from krisis.pages.numbers import Estimate, count, figure, share
 from krisis.pages.palette import CORRECT, INK, MUTED, WRONG
+from krisis.pages.strip import Strip
 from krisis.pages.style import MOST_RUNS, Mark, Series, Style, series
 from krisis.results.base import BenchmarkResult
 from krisis.results.side_by_side import RunFigure, columns_of, metric_cell
@@ -32,6 +33,9 @@ _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
 PEOPLE = ("physician", "reader/")
 
 
+_ENDS = ("value", "low", "high")
+
+
 @dataclass(frozen=True, slots=True)
 class _Panel:
     """One panel: a row for each line, and grey ticks with their names at other figures."""
@@ -40,6 +44,18 @@ class _Panel:
     rows: Sequence[JsonObject]
     ticks: Sequence[JsonObject] = ()
     reference: float | None = None  # where a dashed rule is drawn
+
+    @property
+    def near(self) -> list[JsonObject]:
+        """Return the ticks that are not far off the figures of the lines: those are drawn."""
+        strip = Strip.over(
+            [
+                Estimate(*(math.nan if row[end] is None else row[end] for end in _ENDS))
+                for row in self.rows
+            ],
+            [tick["value"] for tick in self.ticks],
+        )
+        return [tick for tick in self.ticks if tick["value"] in strip.ticks]
 
 
 def _row(panel: str, name: str, estimate: Estimate, n: int | None, words: str = "") -> JsonObject:
@@ -107,8 +123,10 @@ def forest(
             ]
         panels.append(_Panel(heading, rows, ticks))
     percent = level_name(level_of(run.metric_scores) for run in runs.values())
-    ticked = any(panel.ticks for panel in panels)
-    grey = f" Grey ticks: {', '.join(baselines)}." if ticked else ""
+    near = dict.fromkeys(tick["run"] for panel in panels for tick in panel.near)
+    far = [name for name in baselines if name not in near]
+    grey = f" Grey ticks: {', '.join(near)}." if near else ""
+    grey += f" Off the scale: {', '.join(far)}." if near and far else ""
     return FigureSpec(
         name="forest",
         title=_forest_finding(panels[0], chosen[0].direction),
@@ -435,9 +453,9 @@ def _marked(panel: _Panel, marks: Mapping[str, Series], style: Style) -> tuple[C
 
 def _ticks(panel: _Panel) -> list[Chart]:
     """Return grey rules over the whole panel at the figures of the baselines."""
-    if not panel.ticks:
+    if not panel.near:
         return []
-    rule = alt.Chart(data(panel.ticks)).mark_rule(color=str(MUTED), opacity=0.6)
+    rule = alt.Chart(data(panel.near)).mark_rule(color=str(MUTED), opacity=0.6)
     return [rule.encode(x=alt.X("value:Q", **_x(panel)))]
 
 
@@ -455,12 +473,12 @@ def _x(panel: _Panel) -> dict[str, Chart]:
     axis = alt.Axis(
         title=None, tickCount=3 if centred else 5, **({"format": "+.2f"} if centred else {})
     )
-    return {"scale": _scale(panel.rows, centred=centred), "axis": axis}
+    return {"scale": _scale([*panel.rows, *panel.near], centred=centred), "axis": axis}
 
 
 def _scale(rows: Sequence[JsonObject], *, centred: bool = False) -> Chart:
     """Return the scale of a panel: around zero, from 0 to 1, or as wide as its figures."""
-    ends = [row[name] for row in rows for name in ("value", "low", "high") if row[name] is not None]
+    ends = [row[name] for row in rows for name in _ENDS if row[name] is not None]
     if centred:
         end = 1.05 * max((abs(end) for end in ends), default=1.0)
         return alt.Scale(domain=[-end, end])

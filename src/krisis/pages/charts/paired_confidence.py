@@ -82,10 +82,9 @@ def _finding(names: tuple[str, str], n_surer: list[int], n: int) -> str:
     most = max(n_surer)
     if n_surer[0] == n_surer[1]:
         return f"Each is the more confident in {count(most)} of {count(n)} cases"
-    name, other = names[n_surer.index(most)], count(min(n_surer))
-    return (
-        f"{name} is the more confident in {count(most)} of {count(n)} cases, the other in {other}"
-    )
+    surer, other = names if n_surer[0] == most else names[::-1]
+    said = f"{surer} is the more confident in {count(most)} of {count(n)} cases"
+    return f"{said}, {other} in {count(min(n_surer))}"
 
 
 def _panel(
