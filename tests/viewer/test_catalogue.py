@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
@@ -333,47 +334,44 @@ def test_scores_of_another_version_or_of_other_rows_are_computed_again(few: Path
     assert found["one"].n_done == 3
 
 
-def _foreign(index: Path) -> None:
-    index.unlink()
-    with sqlite3.connect(index) as other:
-        other.execute("CREATE TABLE entries (song TEXT)")
+def _rewritten(text: str) -> Callable[[Path], object]:
+    def spoil(index: Path) -> None:
+        for file in (index / "entries").iterdir():
+            file.write_text(text, encoding="utf-8")
+
+    return spoil
 
 
 def _older(index: Path) -> None:
-    with sqlite3.connect(index) as old:
-        old.execute("PRAGMA user_version=0")
+    for file in (index / "entries").iterdir():
+        file.write_text(file.read_text().replace('"version": 3', '"version": 2'))
 
 
 def _odd_facts(index: Path) -> None:
-    with sqlite3.connect(index) as odd:
-        odd.execute("UPDATE entries SET facts = '{\"scores\": 3}'")
-
-
-def _no_facts(index: Path) -> None:
-    with sqlite3.connect(index) as odd:
-        odd.execute("UPDATE entries SET facts = '{'")
+    for file in (index / "entries").iterdir():
+        kept = json.loads(file.read_text())
+        file.write_text(json.dumps(kept | {"facts": {"scores": 3}}))
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda index: index.write_bytes(b"no database" * 500),
-        lambda index: os.truncate(index, 3000),
-        lambda index: (index.unlink(), index.mkdir()),
-        lambda index: shutil.rmtree(index.parent),
+        *map(_rewritten, ("no JSON" * 500, "", "{", "[]", "{}", '{"version": 3}')),
+        *map(_rewritten, ('{"version": 3, "path": 4, "signature": 5, "facts": 6}',)),
+        lambda index: shutil.rmtree(index / "entries"),
+        lambda index: (shutil.rmtree(index / "entries"), (index / "entries").write_text("a file")),
+        shutil.rmtree,
+        lambda index: (shutil.rmtree(index), index.write_text("a file")),
         lambda index: (shutil.rmtree(index.parent), index.parent.write_text("a file")),
-        lambda index: (shutil.rmtree(index.parents[1]), index.parents[1].write_text("a file")),
-        _foreign,
         _older,
         _odd_facts,
-        _no_facts,
     ],
 )
 def test_an_index_that_cannot_be_used_is_made_again_or_done_without(
     few: Path, spoil: Callable[[Path], object]
 ) -> None:
     before = Catalogue(few).entries()
-    spoil(index_folder(few) / "index.sqlite")
+    spoil(index_folder(few))
     assert Catalogue(few).entries() == before
     spoilt = Catalogue(few)
     assert spoilt.entries() == before
@@ -383,9 +381,8 @@ def test_an_index_that_cannot_be_used_is_made_again_or_done_without(
 def test_an_index_that_is_spoilt_in_use_is_done_without(few: Path) -> None:
     catalogue = Catalogue(few)
     before = catalogue.entries()
-    index = index_folder(few) / "index.sqlite"
-    for file in index.parent.glob("index.sqlite*"):
-        file.write_bytes(b"no database" * 500)
+    shutil.rmtree(index_folder(few))
+    index_folder(few).write_text("a file")
     write_run(few / "zero", result_of(invented_rows(5)))
     assert [entry.name for entry in catalogue.entries()[1:]] == [e.name for e in before]
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -225,17 +224,14 @@ def test_a_filter_keeps_exactly_the_cases_that_pass(
 
 def test_every_square_of_confidences_leads_to_as_many_cases_as_it_says(site: Site) -> None:
     text = site.get(f"/compare?{PAIR}").text
-    links = [part.split('"')[0].replace("&amp;", "&") for part in text.split('<a href="')[1:]]
-    squares = [link for link in links if "left_bin=" in link]
-    words = [part.split(" cases: ")[0] for part in text.split('aria-label="')[1:] if "0.1" in part]
+    squares = re.findall(r'href="([^"]*left_bin=[^"]*)">([\d,]+)<', text)
     assert len(squares) > 20
-    n_rows = 0
-    for square in squares:
-        query = parse_qs(urlsplit(square).query)
-        n_rows += site.get(square.replace("/cases?", "/cases.json?")).json["n_found"]
-        assert len(query["quadrant"]) == 1
-    assert n_rows == sum(row.error is None for row in LEFT)
-    assert words
+    for address, words in squares:
+        place = html.unescape(address).replace("/cases?", "/cases.json?")
+        assert site.get(place).json["n_found"] == int(words)
+    assert sum(int(words) for _, words in squares) == sum(row.error is None for row in LEFT)
+    marks = re.findall(r'href="([^"]*left_bin=[^"]*)" tabindex="-1"', text)
+    assert sorted(marks) == sorted(address for address, _ in squares)
 
 
 def test_a_computed_confidence_falls_into_the_bin_that_it_is_shown_in() -> None:

@@ -51,13 +51,14 @@ class ThresholdQuestion:
 class ThresholdEffect:
     """What a threshold does to some rows; intervals are of 95 %, by patient.
 
-    ``n_rows`` are answered or abstained on. An answer below the threshold, or without a score, is
-    deferred. ``too_few`` says that the answers kept are of fewer than 20 patients.
+    ``n_rows`` were evaluated; ``n_unanswered`` of them have no answer. An answer below the
+    threshold, or without a score, is deferred. ``too_few`` says that the answers kept are
+    of fewer than 20 patients.
     """
 
     n_patients: int
     n_rows: int
-    n_abstained: int
+    n_unanswered: int
     n_kept: int
     n_wrong: int
     n_deferred: int
@@ -162,7 +163,7 @@ class ScoredRun:
         return ThresholdEffect(
             n_patients=_n_patients(table, inside),
             n_rows=coverage.n_evaluated,
-            n_abstained=coverage.n_evaluated - int(np.count_nonzero(own)),
+            n_unanswered=coverage.n_evaluated - int(np.count_nonzero(own)),
             n_kept=risk.n_evaluated,
             n_wrong=risk.n_hits,
             n_deferred=n_deferred,

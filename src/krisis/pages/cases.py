@@ -62,6 +62,24 @@ class OneCase:
     queue: RowFilter
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairCases:
+    """Cases of a pair, by its place: what they became in both runs, and which group they are of.
+
+    Without any of these it is the cases on which the runs differ. ``quadrant``, from 1 to 4, is
+    that both, only the left, only the right or neither has it right; a bin is named by its lower
+    end.
+    """
+
+    pair: int
+    left: str = ""
+    right: str = ""
+    group: str = ""
+    quadrant: int | None = None
+    left_bin: float | None = None
+    right_bin: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ChartFile:
     """A chart of the document as a file of its own, by the ending of its name."""
@@ -69,9 +87,14 @@ class ChartFile:
     chart: str
     suffix: str
 
+    def below(self, page: str, query: str = "") -> str:
+        """Return the address of the file below that of its page."""
+        place = f"{page}/charts/{self.chart}.{self.suffix}"
+        return f"{place}?{query}" if query else place
+
 
 # The cases behind a number of a chart: a line of its data and the column of the number.
-MarkCases = Callable[[JsonMapping, str], RowFilter | None]
+MarkCases = Callable[[JsonMapping, str], RowFilter | PairCases | None]
 
 
 def label_text(label: object) -> str:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from krisis.json_values import JsonMapping
 from krisis.metrics.base import Rows
 from krisis.metrics.explanations import reason_words
 from krisis.metrics.partition import verdicts
 from krisis.metrics.table import BoolArray
 from krisis.metrics.table import Table as Cases
 from krisis.pages import numbers
+from krisis.pages.cases import PairCases
 from krisis.pages.charts.curves import Curve, not_drawable, risk_coverage
+from krisis.pages.charts.paired_confidence import paired_confidence
 from krisis.pages.charts.spec import FigureSpec, page_chart
 from krisis.pages.document import (
     Cell,
+    Chart,
     Column,
     Content,
     Document,
@@ -29,6 +32,7 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
+from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate, count
 from krisis.pages.style import Style
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
@@ -40,19 +44,6 @@ from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, best_first, short_name
 
 OUTCOMES = ("right", "wrong", "left")  # left to a person: abstained, or without an answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairCases:
-    """Cases of a pair, by its place: what they became in both runs, and which group they are of.
-
-    Without outcomes or a group it is the cases on which the runs differ.
-    """
-
-    pair: int
-    left: str = ""
-    right: str = ""
-    group: str = ""
 
 
 N_IDS_SHOWN = 5
@@ -82,6 +73,7 @@ def comparison_document(comparison: Comparison, *, with_ids: bool = True) -> Doc
     readers = _reader_section(comparison)
     ending = [
         *_curves(comparison),
+        *_confidences(comparison),
         _basis(comparison, ids),
         _tests(comparison),
         _spending(comparison),
@@ -190,11 +182,13 @@ def case_sentences(pair: Pair) -> list[str]:
         n_left = int(np.count_nonzero(~both))
         same = f"Both leave the same {count(n_left)} cases to a person."
         return [shared, same] if n_left else [shared]
-    return [
+    alone = [
         _answered_alone(pair.right, right, pair.left, left),
         _answered_alone(pair.left, left, pair.right, right),
-        shared,
     ]
+    if not (right.answered & ~left.answered).any():  # which is no finding
+        alone.reverse()
+    return [*alone, shared]
 
 
 def _answered_alone(name: str, table: Cases, other: str, others: Cases) -> str:
@@ -575,6 +569,33 @@ def _curves(comparison: Comparison) -> list[Section]:
 
     parts = [page_chart("risk_coverage", drawn, wide=True)]
     return [Section(key="curves", title="Risk and coverage", parts=parts, only_on_pages=True)]
+
+
+def _confidences(comparison: Comparison) -> list[Section]:
+    """Return the confidences of every run beside those of the first, case by case."""
+    style = Style().whole_width
+
+    def chart(place: int, pair: Pair, left: Cases, right: Cases) -> Chart:
+        def cases(line: JsonMapping, column: str) -> PairCases | None:
+            bins = {"left_bin": line["left"], "right_bin": line["right"]}
+            wanted = PairCases(pair=place, quadrant=line["quadrant"], **bins)
+            return wanted if column == "n" else None
+
+        def draw() -> Figure:
+            spec = paired_confidence(left, right, (pair.left, pair.right), style)
+            return spec.figure(style, cases=cases)
+
+        return Chart(key=f"confidence_{place}", draw=draw, wide=True)
+
+    charts = []
+    for place, pair in enumerate(comparison.pairs):
+        if pair.matched is not None and pair.left == next(iter(comparison.runs)):
+            left, right = (pair.matched.rows[name].table for name in (pair.left, pair.right))
+            if not np.isnan(left.confidence + right.confidence).all():
+                charts.append(chart(place, pair, left, right))
+    title = "Confidence, case by case"
+    section = Section(key="confidences", title=title, parts=charts, folded=True, only_on_pages=True)
+    return [section] if charts else []
 
 
 # --- What it rests on ------------------------------------------------------------------------

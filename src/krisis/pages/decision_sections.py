@@ -57,7 +57,7 @@ def certificate_section(
     parts = {
         name or "all": (sample.part(rows), thresholds.get(name)) for name, rows in groups.items()
     }
-    chart = page_chart("certificate", lambda style: certified(certificate, parts, style))
+    chart = page_chart("certificate", lambda style: certified(certificate.risk, parts, style))
     found = _parts(certificate.document(), [chart])
     if rows_hash(run, sample) != certificate.calibration_rows_hash:
         verification = verify_run(certificate, run, calibrator=calibrator)

@@ -148,20 +148,6 @@ def threshold(value: float) -> str:
     return max(f"{cut:f}", f"{cut:.2f}", key=len)
 
 
-def threshold_above(threshold: float, below: float) -> str:
-    """Write a threshold in as few digits as accept the same answers; ``below`` is the next score.
-
-    >>> threshold_above(0.87123, 0.85), threshold_above(0.8712, 0.871), threshold_above(0.9, 0.8)
-    ('0.87', '0.8712', '0.90')
-    """
-    exact = Decimal(repr(threshold))
-    for n_decimals in range(2, 20):
-        shown = exact.quantize(Decimal(1).scaleb(-n_decimals), rounding=ROUND_FLOOR)
-        if below < float(shown) <= threshold:
-            return f"{shown:f}"
-    return repr(threshold)
-
-
 def p_value(p: float) -> str:
     """Write a p-value to two significant digits.
 
@@ -213,10 +199,10 @@ def score_name(variant: str) -> str:
 
 
 def level(value: float) -> str:
-    """Write a confidence level.
+    """Write a share that was chosen and not measured: a confidence level, a wished risk.
 
-    >>> level(0.95), level(0.999)
-    ('95 %', '99.9 %')
+    >>> level(0.95), level(0.999), level(1 - 0.1)
+    ('95 %', '99.9 %', '90 %')
     """
     return f"{100 * value:g} %"
 

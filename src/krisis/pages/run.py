@@ -100,10 +100,10 @@ def run_document(
     """
     found = brief_document(result, bound)
     how = Section(key="how", title="How it was made", parts=_how(result), folded=True)
-    made_from = [how, *_inputs(result, reproduce)]
+    made_from = [*_imported(result), how, *_inputs(result, reproduce)]
+    sections = [*_failures(result.attrition)]
     if result.attrition.says_nothing:
-        return replace(found, sections=[*found.sections, *made_from])
-    sections = [*found.sections]
+        return replace(found, sections=[*sections, *made_from])
     if result.rows:  # else it holds scores alone
         sections += _cases(result)
     sections += _deferral_sections(result)
@@ -121,13 +121,14 @@ def brief_document(result: BenchmarkResult, bound: RiskBound | None = None) -> D
     """Return what the shortest form shows: the verdict, and what went wrong."""
     counts = result.attrition
     warnings = [*([result.damage] if result.damage else []), *stopping_lines(result)]
-    if result.provenance.imported is not None:
-        warnings.append(f"IMPORTED {result.provenance.imported}")
     if result.scores_by_source:
         warnings.append(mixture(result))
     lead = (
         [*warnings[:1], str(counts), *warnings[1:]] if result.damage else [str(counts), *warnings]
     )
+    imported = result.provenance.imported
+    lead += [f"IMPORTED {imported}"] if imported is not None else []
+    rows_lost = counts.n_lost or (imported is not None and imported.n_not_taken)
     if read := result.suite.read:
         lead.append(f"Read {read} records; the others are not part of this run.")
     if counts.says_nothing:
@@ -141,7 +142,7 @@ def brief_document(result: BenchmarkResult, bound: RiskBound | None = None) -> D
     return Document(
         title=_title(result),
         lead=lead,
-        urgent=bool(warnings or counts.n_lost),
+        urgent=bool(warnings or rows_lost),
         verdict=verdict_of(result, bound) if result.rows else None,
         sections=[*_failures(counts), *_imported(result)],
         first=("failures", "imported"),
@@ -185,7 +186,8 @@ def _imported(result: BenchmarkResult) -> list[Section]:
     imported = result.provenance.imported
     if imported is None:
         return []
-    parts: list[Content] = [Facts([*imported.taken_for.items()])]
+    hashes = [(f"SHA-256 of {name}", digest) for name, digest in imported.files.items()]
+    parts: list[Content] = [Facts([*imported.taken_for.items(), *hashes])]
     parts += [Sentences(imported.notes)] if imported.notes else []
     return [Section(key="imported", title="Imported fields", parts=parts)]
 

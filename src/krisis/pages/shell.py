@@ -17,7 +17,7 @@ from krisis.json_values import JsonValue
 from krisis.pages import palette
 from krisis.pages.document import Document
 from krisis.pages.html import contents_html, opening_html, sections_html
-from krisis.pages.numbers import Estimate, level, share, stored
+from krisis.pages.numbers import Estimate, dollars, share, stored, threshold
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -53,7 +53,9 @@ def environment(*packages: str) -> JsonValue:
         undefined=jinja2.StrictUndefined,
         finalize=_nothing_hidden,
     )
-    built.filters.update(visible=visible, number=stored, share=_share, level=level)
+    built.filters.update(
+        visible=visible, number=stored, share=_share, threshold=threshold, dollars=dollars
+    )
     return built
 
 

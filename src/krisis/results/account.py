@@ -62,7 +62,7 @@ class Imported:
     n_not_taken: int = 0
 
     def __str__(self) -> str:
-        names = ", ".join(f"{name} (SHA-256 {digest})" for name, digest in self.files.items())
+        names = ", ".join(self.files)
         lost = (
             f"{self.n_not_taken} of {self.n_read} rows could not be taken (to list them, type: "
             "krisis export --to not-taken)"

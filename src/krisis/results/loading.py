@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -138,16 +139,16 @@ def load_results(runs: Sequence[Path | BenchmarkResult]) -> dict[str, BenchmarkR
     return dict(zip(names, results, strict=True))
 
 
+_MAKER = re.compile(r"^(?:[\w.@:-]+/)+(?=[^/\s])")
+
+
 def short_models(models: Sequence[str]) -> list[str]:
     """Return models without their makers, except where two makers use one name.
 
     >>> short_models(["openai/gpt-x", "azure/gpt-x", "local/tiny"])
     ['openai/gpt-x', 'azure/gpt-x', 'tiny']
     """
-    shorts = []
-    for model in models:
-        name, space, variant = model.partition(" ")  # such as "openai/gpt-x · prompt mine"
-        shorts.append(f"{name.rpartition('/')[2]}{space}{variant}")
+    shorts = [_MAKER.sub("", model) for model in models]
     makers: dict[str, set[str]] = {}
     for short, model in zip(shorts, models, strict=True):
         makers.setdefault(short, set()).add(model)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, quote, urlencode
@@ -16,7 +15,7 @@ from krisis.errors import KrisisError, MissingExtra, UnknownName
 from krisis.json_values import JsonMapping, dumps
 from krisis.pages import shell as shared
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.page import Page
+from krisis.viewer.page import Page, asset, chart_file
 from krisis.viewer.pages import case, cases, compare, decide, pair, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, form_of, wants_json
 
@@ -37,6 +36,7 @@ PAGES: dict[str, Maker] = {
     "/runs/{run}/decide": lambda c, parts, query: decide.page(c, parts["run"], query),
     "/runs/{run}": lambda c, parts, query: run.page(c, parts["run"]),
 }
+WITH_CHARTS = ("/", "/compare", "/runs/{run}/decide", "/runs/{run}")
 _WRITES = re.compile(r"/runs/[^/]+/cases/\d+/review")
 _MEDIA = {"viewer.css": "text/css", "theme.js": "text/javascript", "viewer.js": "text/javascript"}
 # Status → the heading of its page and what is nearest to do.
@@ -83,8 +83,10 @@ def create_app(
     routes = [
         Route("/static/{name}", _static),
         Route("/runs/{run}/cases.csv", _endpoint(catalogue, cases.csv_of, _csv)),
-        Route("/compare/charts/{file}", _endpoint(catalogue, _chart_of, _file)),
-        Route("/runs/{run}/charts/{file}", _endpoint(catalogue, _chart_of, _file)),
+        *(
+            Route(f"{path.rstrip('/')}/charts/{{file}}", _endpoint(catalogue, _chart(path), _file))
+            for path in WITH_CHARTS
+        ),
         Route("/runs/{run}/left-for-people.csv", _endpoint(catalogue, cases.left_csv, _left_csv)),
         Route(
             "/runs/{run}/cases/{position:int}/review", _review_endpoint(catalogue), methods=["POST"]
@@ -159,14 +161,14 @@ def _csv(scope: Any, lines: Iterator[str], what: str = "cases") -> Any:
 
 def _saved(scope: Any, ending: str) -> dict[str, str]:
     """Return the header by which a browser saves a file under the name of its run."""
-    file = re.sub(r"[^A-Za-z0-9._-]", "_", scope["path_params"].get("run", "comparison"))
+    other = "comparison" if scope["path"].startswith("/compare") else "results"
+    file = re.sub(r"[^A-Za-z0-9._-]", "_", scope["path_params"].get("run", other))
     return {"content-disposition": f'attachment; filename="{file}-{ending}"'}
 
 
-def _chart_of(catalogue: Catalogue, parts: JsonMapping, query: Any) -> tuple[str, bytes]:
-    if "run" in parts:
-        return run.chart(catalogue, parts["run"], parts["file"])
-    return compare.chart(catalogue, _all(query, "run"), parts["file"])
+def _chart(path: str) -> Callable[..., tuple[str, bytes]]:
+    """Return what makes a chart of a page as a file of its own."""
+    return lambda c, parts, query: chart_file(PAGES[path](c, parts, query), parts["file"])
 
 
 def _file(scope: Any, made: tuple[str, bytes]) -> Any:
@@ -196,7 +198,7 @@ def _answer(scope: Any, page: Page, status: int = 200) -> Any:
         title=page.title,
         version=__version__,
         may_write=getattr(scope["app"].state, "may_write", False) if "app" in scope else False,
-        style=_asset("viewer.css") if saved else "",
+        style=asset("viewer.css") if saved else "",
         here_saved=_with_save(scope),
     )
     if not saved:
@@ -235,16 +237,10 @@ def _broken(request: Any, _: Exception) -> Any:
     return _error(request.scope, 500, "something in krisis, or in a file, is not as expected")
 
 
-@cache
-def _asset(name: str) -> str:
-    text = (files("krisis.viewer") / "static" / name).read_text(encoding="utf-8")
-    return shared.style_sheet() + text if name.endswith(".css") else text
-
-
 def _static(request: Any) -> Any:
     from starlette.responses import Response
 
     name = request.path_params["name"]
     if name not in _MEDIA:
         return _unknown_page(request, KeyError(name))
-    return Response(_asset(name), media_type=_MEDIA[name])
+    return Response(asset(name), media_type=_MEDIA[name])

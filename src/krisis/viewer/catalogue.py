@@ -25,7 +25,12 @@ from krisis.pages.run import run_document
 from krisis.results.base import BenchmarkResult
 from krisis.results.error_kinds import error_kind
 from krisis.results.ids import ShownIds
-from krisis.results.loading import place_in_commands, reproduce_command, scored_as_it_is
+from krisis.results.loading import (
+    place_in_commands,
+    reproduce_command,
+    scored_as_it_is,
+    short_models,
+)
 from krisis.results.repeats import mark_agreement
 from krisis.runs.description import RunDescription
 from krisis.runs.load import result_of
@@ -74,6 +79,11 @@ class ViewedRun:
     def model(self) -> str:
         """Return the name of the model."""
         return self.description.backend_name
+
+    @property
+    def short_model(self) -> str:
+        """Return the name of the model without its maker, as headings have it."""
+        return short_models([self.model])[0] or self.name
 
     @cached_property
     def answers(self) -> Answers | None:

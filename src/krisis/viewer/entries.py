@@ -92,6 +92,11 @@ class Entry:
         """Return how many records have a row."""
         return sum(self.counts.values())
 
+    @property
+    def is_mixed(self) -> bool:
+        """Tell whether real and synthetic patients were scored, each apart."""
+        return len(self.scores_by_source) > 1
+
     def to_json(self) -> JsonObject:
         """Return all but the name and the place, for the index."""
         content = asdict(self)

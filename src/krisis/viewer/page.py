@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.pages.document import Document
 from krisis.pages.html import FILES
+from krisis.pages.shell import style_sheet
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page: ``content`` is the JSON twin, ``context`` what only the template needs.
 
-    ``status`` is another than 200 where the page says what is wrong and offers a way on.
+    ``status`` is another than 200 where the page says what is wrong and offers a way on. The charts
+    of its ``document`` can be downloaded.
     """
 
     template: str
@@ -23,12 +27,15 @@ class Page:
     content: JsonObject
     context: JsonObject = field(default_factory=dict)
     status: int = 200
+    document: Document | None = None
 
 
-def chart_file(document: Document, file: str) -> tuple[str, bytes]:
-    """Return a chart of a document as a file of its own: its media type and its bytes."""
+def chart_file(page: Page, file: str) -> tuple[str, bytes]:
+    """Return a chart of a page as a file of its own: its media type and its bytes."""
+    if page.document is None:
+        raise InvalidValue("this page has no charts yet; try again in a moment")
     key, _, suffix = file.rpartition(".")
-    known = {one.key: one for one in document.charts()}
+    known = {one.key: one for one in page.document.charts()}
     if key not in known or suffix not in FILES:
         files = [f"{one}.{ending}" for one in known for ending in FILES]
         raise UnknownName.among("chart", file, files)
@@ -36,6 +43,13 @@ def chart_file(document: Document, file: str) -> tuple[str, bytes]:
     if suffix == "svg":
         return "image/svg+xml", figure.svg.encode()
     return "image/png", figure.png()
+
+
+@cache
+def asset(name: str) -> str:
+    """Return a script or a style sheet of the pages; every style begins with the shared one."""
+    text = (files("krisis.viewer") / "static" / name).read_text(encoding="utf-8")
+    return style_sheet() + text if name.endswith(".css") else text
 
 
 def text_of(query: Mapping[str, str], name: str) -> str:

@@ -9,41 +9,17 @@ import math
 import re
 import threading
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any, Protocol
 
 from krisis import __version__
-from krisis.answers import Label
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.pages import shell as shared
+from krisis.viewer.page import asset
 from krisis.viewer.security import LOCAL_NAMES, Guard, form_of
 
 ABSTAIN = "abstain"
 _WRITES = re.compile("/answer")
 _MEDIA = {"viewer.css": "text/css", "theme.js": "text/javascript", "reading.js": "text/javascript"}
-
-
-class Shown(Protocol):
-    """A case as a reader sees it; see `krisis.reading.ShownCase`."""
-
-    @property
-    def number(self) -> int: ...  # noqa: D102
-    @property
-    def n_cases(self) -> int: ...  # noqa: D102
-    @property
-    def position(self) -> int: ...  # noqa: D102
-    @property
-    def step(self) -> int: ...  # noqa: D102
-    @property
-    def about(self) -> str: ...  # noqa: D102
-    @property
-    def findings(self) -> str: ...  # noqa: D102
-    @property
-    def answers(self) -> tuple[tuple[Label, str], ...]: ...  # noqa: D102
-    @property
-    def own(self) -> str: ...  # noqa: D102
-    @property
-    def shown(self) -> str: ...  # noqa: D102
 
 
 class Desk(Protocol):
@@ -55,8 +31,8 @@ class Desk(Protocol):
     def n_read(self) -> int:
         """Count the cases that are done."""
 
-    def show(self) -> Shown | None:
-        """Return the case to be read now; None when all are read."""
+    def show(self) -> Any:
+        """Return the case to be read now (`krisis.reading.ShownCase`); None when all are read."""
 
     def pause(self) -> None:
         """Stop the clock of the case that is shown."""
@@ -127,10 +103,7 @@ def create_reading_app(desk: Desk, *, token: str, host_names: tuple[str, ...] = 
         name = request.path_params["name"]
         if name not in _MEDIA:
             return refused(request.scope, 404, "there is no page at this address")
-        text = (files("krisis.viewer") / "static" / name).read_text(encoding="utf-8")
-        if name.endswith(".css"):
-            text = shared.style_sheet() + text
-        return Response(text, media_type=_MEDIA[name])
+        return Response(asset(name), media_type=_MEDIA[name])
 
     def refused(scope: Any, status: int, sentence: str) -> Any:
         # A stranger learns nothing, not even who reads.

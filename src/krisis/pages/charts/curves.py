@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 
 from krisis.decisions.audit_groups import GroupAudit
-from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER
 from krisis.decisions.decide import Decision, Policy
 from krisis.decisions.decision_curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
@@ -34,7 +33,7 @@ from krisis.pages.charts.spec import (
 from krisis.pages.decide import policy_name
 from krisis.pages.figure import Chart, alt, data, percent_axis, unit_scale
 from krisis.pages.groups import spaced
-from krisis.pages.numbers import Estimate, count, figure, given, share
+from krisis.pages.numbers import Estimate, count, figure, given, level, share
 from krisis.pages.palette import ABSTAINED, CORRECT, GRID, INK, MUTED, REFERENCE, WRONG
 from krisis.pages.style import Mark, Series, Style, series
 from krisis.results.base import BenchmarkResult
@@ -375,11 +374,16 @@ class _Curves:
         return {"x": alt.X("coverage:Q"), "y": alt.Y(f"{self.y}:Q")}
 
     def _chosen(self, rows: Sequence[JsonObject], one: Series) -> list[Chart]:
-        """Return the thresholds that were certified, as large points."""
-        if not rows:
-            return []
-        mark = self.style.point(one) | {"size": 140}
-        return [alt.Chart(data(rows)).mark_point(**mark).encode(**self._places())]
+        """Return the thresholds as large points; those that are only explored are dark."""
+        kinds = {True: one, False: Series(INK)}
+        found = {kind: [row for row in rows if row["certified"] is kind] for kind in kinds}
+        return [
+            alt.Chart(data(found[kind]))
+            .mark_point(**self.style.point(mark) | {"size": 140})
+            .encode(**self._places())
+            for kind, mark in kinds.items()
+            if found[kind]
+        ]
 
     def _limits(self) -> list[Chart]:
         if self.bound is None:
@@ -456,26 +460,37 @@ def _line(
 
 
 def certified(
-    certificate: Certificate, parts: Mapping[str, tuple[Sample, float | None]], style: Style
+    risk: float,
+    parts: Mapping[str, tuple[Sample, float | None]],
+    style: Style,
+    *,
+    band: Sequence[BandPoint] = (),
+    explored: float | None = None,
 ) -> FigureSpec:
-    """Draw the bound on the risk and the certified threshold on the curve of every group."""
+    """Draw the bound on the risk and the certified threshold on the curve of every group.
+
+    Of a single group the ``band`` of the risk can be drawn, and a threshold that is ``explored``.
+    """
     curves, chosen = {}, list[JsonObject]()
     for name, (sample, threshold) in parts.items():
-        curves[name] = Curve(name=name, points=_sample_points(name, sample))
-        accepted = sample.accepts(threshold)
-        if accepted.any():
-            risk, coverage = float(sample.loss[accepted].mean()), float(accepted.mean())
-            place = {"run": name, "threshold": threshold, "coverage": coverage}
-            chosen.append({**place, "selective_risk": risk, "certified": True})
-    drawn = _Curves(curves, style, "selective", bound=certificate.risk, chosen=chosen)
-    bound = f"the bound on the risk, {share(Estimate(certificate.risk))}"
+        curves[name] = Curve(name=name, points=_sample_points(name, sample, band))
+        chosen += _chosen_point(name, sample, threshold, certified=True)
+    found = _certified_finding(risk, chosen, len(parts))
+    if explored is not None:
+        ((name, (sample, _)),) = parts.items()
+        chosen += _chosen_point(name, sample, explored, certified=False)
+    drawn = _Curves(curves, style, "selective", bound=risk, chosen=chosen)
+    bound = f"the bound on the risk, {level(risk)}"
     marks = [Mark("series", one, name) for name, one in drawn.marks.items()]
+    percent = level_name(one.selective.level for one in band)
     return FigureSpec(
         name="certificate",
-        title=_certified_finding(certificate, chosen, len(parts)),
+        title=found,
         reading=(
             "From left to right less confident answers are accepted. The dashed rule is the bound "
             "on the risk; a large point is a certified threshold."
+            + " A dark point is the threshold that is explored." * (explored is not None)
+            + f" The band is the {percent} interval at each threshold." * bool(band)
         ),
         draw=drawn.together,
         table=[*(row for one in curves.values() for row in one.points), *chosen],
@@ -483,27 +498,52 @@ def certified(
             *(marks if len(parts) > 1 else []),
             Mark("line", Series(WRONG, (4, 3)), bound),
             Mark("dot", Series(CORRECT), "the certified threshold"),
+            *([Mark("dot", Series(INK), "the explored threshold")] if explored is not None else []),
         ],
         needs_key=len(parts) > 1,
     )
 
 
-def _sample_points(name: str, sample: Sample) -> list[JsonObject]:
+def _chosen_point(
+    name: str, sample: Sample, threshold: float | None, *, certified: bool
+) -> list[JsonObject]:
+    """Return the place of a threshold on the curve; none where it accepts nothing."""
+    accepted = sample.accepts(threshold)
+    if not accepted.any():
+        return []
+    place = {"run": name, "threshold": threshold, "coverage": float(accepted.mean())}
+    risk = float(sample.loss[accepted].mean())
+    return [{**place, "selective_risk": risk, "certified": certified}]
+
+
+def _sample_points(name: str, sample: Sample, band: Sequence[BandPoint]) -> list[JsonObject]:
     curve = sample.candidates
+    limits = {
+        point.threshold: {
+            "selective_low": point.selective.low,
+            "selective_high": point.selective.high,
+        }
+        for point in band
+        if point.selective.defined
+    }
+    places = spread_evenly(curve.threshold.size, _MOST_POINTS)
+    if limits:  # a point of the band is a point of the line
+        places = np.union1d(places, np.flatnonzero(np.isin(curve.threshold, list(limits))))
     return [
         {
             "run": name,
-            "threshold": float(curve.threshold[at]),
+            "threshold": (threshold := float(curve.threshold[at])),
             "coverage": int(curve.n_accepted[at]) / sample.n_rows,
             "selective_risk": curve.risk(at),
             "certified": False,
+            **limits.get(threshold, {}),
         }
-        for at in spread_evenly(curve.threshold.size, _MOST_POINTS).tolist()
+        for at in places.tolist()
     ]
 
 
-def _certified_finding(certificate: Certificate, chosen: Sequence[JsonObject], n_parts: int) -> str:
-    bound = share(Estimate(certificate.risk))
+def _certified_finding(risk: float, chosen: Sequence[JsonObject], n_parts: int) -> str:
+    bound = level(risk)
     if not chosen:
         return f"No threshold is certified at a risk of {bound}"
     if n_parts == 1:

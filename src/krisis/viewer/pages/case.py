@@ -15,6 +15,7 @@ from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell
 from krisis.outcomes import WORDS
 from krisis.pages.cases import RowFilter
 from krisis.pages.numbers import Estimate, share, stored
+from krisis.pages.verdict import is_itself
 from krisis.pages.worst import reasons_of
 from krisis.results.error_kinds import answer_chances
 from krisis.results.loading import distinct_names
@@ -66,7 +67,7 @@ def page(
     content["text"] = _as_text(content)
     limit = None if query.get("show") == "all" else SHOWN_CHARACTERS
     context = {
-        "heading": run.model,
+        "heading": run.short_model,
         "marks": MARKS,
         "limit": limit,
         "sent": content["sent"] or content["template"],
@@ -126,6 +127,7 @@ def _baselines(run: ViewedRun, row: EvaluationResult, position: int) -> list[Jso
             "tone": "correct" if answers.same(answer, row.ground_truth) else "wrong",
         }
         for name, answer in run.baselines_on(position).items()
+        if not is_itself(run.model, name)
     ]
 
 
@@ -308,7 +310,10 @@ def _is_told(value: object, text: str) -> bool:
 def _pairs(values: JsonMapping) -> list[tuple[str, JsonValue]]:
     """Return named values to be read: what is nested as JSON, and an empty list as none."""
     return [
-        (name, dumps(v, indent=None) if isinstance(v, dict) else "none" if v == [] else v)
+        (
+            name.replace("_", " "),
+            dumps(v, indent=None) if isinstance(v, dict) else "none" if v == [] else v,
+        )
         for name, v in sorted(values.items())
     ]
 

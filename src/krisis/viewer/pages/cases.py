@@ -98,7 +98,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "presets": [(words, query_of(wanted)) for words, wanted in PRESETS.items()],
         "queue": queue.query,
         "query": sized,
-        "heading": run.model,
+        "heading": run.short_model,
     }
     return Page("cases.html", f"Cases · {name}", content, context)
 
@@ -141,17 +141,20 @@ def _left_of(query: Mapping[str, str]) -> str:
     return "" if limit is None else repr(limit)
 
 
-def case_address(run: ViewedRun) -> Callable[[object], str]:
-    """Return what leads from the cases behind a number to their list, or to one of them."""
-    base = f"/runs/{quote(run.name, safe='')}/cases"
+def case_address(run: ViewedRun, *, page: str = "", query: str = "") -> Callable[[object], str]:
+    """Return what leads from the cases behind a number to their list, or to one of them.
+
+    The charts of a ``page`` of the run are files below it, by its own ``query``.
+    """
+    base = f"/runs/{quote(run.name, safe='')}"
 
     def address(behind: object) -> str:
         if isinstance(behind, ChartFile):
-            return f"/runs/{quote(run.name, safe='')}/charts/{behind.chart}.{behind.suffix}"
+            return behind.below(f"{base}{page}", query)
         if isinstance(behind, OneCase):
-            return f"{base}/{run.places[behind.row]}?{query_of(behind.queue)}"
+            return f"{base}/cases/{run.places[behind.row]}?{query_of(behind.queue)}"
         assert isinstance(behind, RowFilter)
-        return f"{base}?{query_of(behind)}"
+        return f"{base}/cases?{query_of(behind)}"
 
     return address
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from urllib.parse import urlencode
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
-from krisis.pages.cases import ChartFile
-from krisis.pages.charts.paired_confidence import Panel, confidence_panels
-from krisis.pages.compare import PairCases, comparison_document
+from krisis.pages.cases import ChartFile, PairCases
+from krisis.pages.compare import comparison_document
 from krisis.pages.document import Document
 from krisis.pages.html import CaseAddress, body_html
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
@@ -20,7 +19,7 @@ from krisis.results.loading import distinct_names
 from krisis.runs.read import state_of
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.entries import Entry
-from krisis.viewer.page import Page, chart_file, text_of
+from krisis.viewer.page import Page, text_of
 from krisis.viewer.pages.pair import refuse_too_many
 
 MOST_RUNS = 6
@@ -75,19 +74,8 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
         ],
         "n_permutations": found.comparison.n_permutations,
         "usual": CompareOptions().n_permutations,
-        "panels": [
-            (*sides, panels, address(PairCases(pair=at))) for at, sides, panels in found.panels
-        ],
     }
-    return Page("compare.html", found.document.title, content, context)
-
-
-def chart(catalogue: Catalogue, names: Sequence[str], file: str) -> tuple[str, bytes]:
-    """Return a chart of a comparison as a file of its own."""
-    try:
-        return chart_file(_compared(_Asked.of(catalogue, names)).document, file)
-    except TimeoutError:
-        raise InvalidValue("these runs are still being compared; try again in a moment") from None
+    return Page("compare.html", found.document.title, content, context, document=found.document)
 
 
 def _case_addresses(comparison: Comparison, names: Sequence[str]) -> CaseAddress:
@@ -97,12 +85,12 @@ def _case_addresses(comparison: Comparison, names: Sequence[str]) -> CaseAddress
 
     def address(behind: object) -> str:
         if isinstance(behind, ChartFile):
-            query = urlencode({"run": names}, doseq=True)
-            return f"/compare/charts/{behind.chart}.{behind.suffix}?{query}"
+            return behind.below("/compare", _query(names, names[0]))
         assert isinstance(behind, PairCases)
-        asked = {"group": behind.group, "left": behind.left, "right": behind.right}
-        asked |= {"show": "all"} if behind.left or behind.right else {}
-        kept = {"run": pairs[behind.pair], **{k: v for k, v in asked.items() if v}}
+        asked = asdict(behind)
+        pair = pairs[asked.pop("pair")]
+        asked |= {"show": "all"} if behind.left or behind.right or behind.quadrant else {}
+        kept = {"run": pair, **{k: v for k, v in asked.items() if v not in ("", None)}}
         return f"/compare/cases?{urlencode(kept, doseq=True)}"
 
     return address
@@ -186,9 +174,13 @@ def _line(entry: Entry) -> JsonObject:
     }
 
 
-def _address(names: Sequence[str], reference: str = "", **others: str) -> str:
-    fields = {"run": list(names), "reference": reference, **others}
-    return "/compare?" + urlencode({k: v for k, v in fields.items() if v}, doseq=True)
+def _query(names: Sequence[str], reference: str = "") -> str:
+    fields = {"run": list(names), "reference": reference}
+    return urlencode({k: v for k, v in fields.items() if v}, doseq=True)
+
+
+def _address(names: Sequence[str], reference: str = "") -> str:
+    return f"/compare?{_query(names, reference)}"
 
 
 def options_for(n_rows: int, n_runs: int) -> CompareOptions:
@@ -213,12 +205,11 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A comparison with its document, drawn, and the confidences of pairs case by case."""
+    """A comparison with its document, drawn."""
 
     comparison: Comparison
     document: Document
     body: str
-    panels: Sequence[tuple[int, tuple[str, str], Sequence[Panel]]]
 
 
 _made: dict[_Asked, Future[Found]] = {}
@@ -260,16 +251,4 @@ def _compare(asked: _Asked) -> Found:
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
     document = comparison_document(comparison)
     body = body_html(document, _case_addresses(comparison, names))
-    return Found(comparison, document, body, list(_panels(comparison)))
-
-
-def _panels(
-    comparison: Comparison,
-) -> Iterator[tuple[int, tuple[str, str], Sequence[Panel]]]:
-    """Yield the confidences of every run beside those of the first, case by case."""
-    for at, pair in enumerate(comparison.pairs):
-        if pair.matched is not None and pair.left == next(iter(comparison.runs)):
-            sides = pair.left, pair.right
-            left, right = (pair.matched.rows[name].table for name in sides)
-            if panels := confidence_panels(left, right, sides):
-                yield at, sides, panels
+    return Found(comparison, document, body)

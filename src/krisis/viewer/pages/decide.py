@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from krisis.decisions.certify import (
     Certificate,
@@ -15,7 +15,7 @@ from krisis.decisions.certify import (
     why_none,
 )
 from krisis.decisions.costs import OWNERSHIP, PER
-from krisis.decisions.decide import DecideOptions, price_answers
+from krisis.decisions.decide import DecideOptions, Policy, price_answers
 from krisis.decisions.run_sample import rows_hash, sample_of, too_many_missing
 from krisis.decisions.sample import DEFAULT_DELTA, METHODS, Sample
 from krisis.decisions.threshold_in_force import (
@@ -32,27 +32,24 @@ from krisis.decisions.working_point import (
 )
 from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import JsonObject, read_object
-from krisis.metrics.items import RunItems, Source
-from krisis.metrics.risk_coverage import spread_evenly
+from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
-from krisis.pages.cases import RowFilter
-from krisis.pages.charts.curves import not_drawable
-from krisis.pages.document import Cell, Column
-from krisis.pages.document import Table as PageTable
-from krisis.pages.html import table_html, verdict_html
-from krisis.pages.numbers import Estimate, threshold_above
+from krisis.pages.cases import RowFilter, cases_of_marks
+from krisis.pages.charts.curves import certified
+from krisis.pages.decide import policy_name
+from krisis.pages.document import Cell, Chart, Column, Document, Section, Sentences, Table
+from krisis.pages.html import chart_html, sections_html, table_html, verdict_html
+from krisis.pages.numbers import Estimate, count, level, share
+from krisis.pages.style import Style
 from krisis.pages.verdict import threshold_verdict
 from krisis.results.loading import place_in_commands
-from krisis.results.run_items import items_of_result
-from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.task_facts import TaskFacts
+from krisis.results.run_items import items_of_result, source_of
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.entries import ARTEFACTS, artefacts_in
-from krisis.viewer.filters import UNANSWERED
+from krisis.viewer.filters import IN_FORCE, UNANSWERED
 from krisis.viewer.page import Page
 from krisis.viewer.pages.cases import case_address, query_of
 from krisis.viewer.pages.decide_asked import Asked, commands, cost_fields, cost_table
-from krisis.viewer.pages.decide_drawing import drawing
 
 # Signals and repeats are read row by row, which a page does for no more rows than these.
 MOST_ROWS_READ = 100_000
@@ -61,191 +58,91 @@ _MOST_BETS = 30_000_000
 _MOST_TESTS = 10_000
 _ROWS_LOOKED_AT = 200
 
-_MOST_POINTS = 400  # of a smooth line
-
 
 def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     """Answer the question of the address on the rows of a run."""
     run, asked = catalogue.load(name), Asked.of(query)
-    items, collapsed = _items(run, asked)
-    available = _available(run)
-    variant = asked.score.variant(items)
+    items, table = _items(run), run.table
+    available, variant = _available(run), asked.score.variant(items)
+    counted = items.table
     content: JsonObject = {
         "name": name,
-        "words": list(items.words),
         "damage": run.damage,
-        "n_rows": items.table.n_rows,
+        "n_rows": counted.n_rows,
         "n_scored": items.n_items,
         "n_answered": int(items.predicted.sum()),
-        "n_abstained": items.table.n_abstained,
-        "n_no_answer": items.table.n_no_answer,
-        "n_not_evaluated": items.table.n_not_evaluated,
-        "n_patients": items.table.patients.n,
-        "each_asked_several_times": collapsed,
+        "n_abstained": counted.n_abstained,
+        "n_no_answer": counted.n_no_answer,
+        "n_not_evaluated": counted.n_not_evaluated,
+        "n_patients": counted.patients.n,
+        "each_asked_several_times": run.n_rows > 0 and table.repeats_cases,
         "confidence": {"used": variant, "available": available},
         "question": asdict(asked.question),
         "problem": "",
-        "left_for_people": _left_for_people(run),
         "not_judged": too_many_missing(
-            items.table.n_not_evaluated, items.table.n_rows, asked.score.max_not_evaluated
+            counted.n_not_evaluated, counted.n_rows, asked.score.max_not_evaluated
         ),
         "point": None,
-        "curve": [],
         "found_in_the_folder": _artefacts(run),
         "commands": commands(run.path, asked, items),
     }
-    verdict = ""
-    try:
-        scored = _scored_run(items, asked, variant, available)
-        in_force = _in_force(items, scored.sample, asked)
-        content |= _answered(items, scored, asked, in_force)
-        if not content["not_judged"]:
-            verdict = verdict_html(threshold_verdict(items.table, in_force))
-        if content["not_judged"]:
-            _take_back_verdicts(content)
-    except InvalidValue as error:
-        content["problem"] = str(error)
-    filters = _filters(content, variant == "stated" and not collapsed)
+    kept = {k: v for k, v in query.items() if v.strip()}
     context: JsonObject = {
-        "heading": run.model,
-        "has_curve": not not_drawable(run.table),
+        "heading": run.short_model,
         "asked": asked,
         "methods": METHODS,
-        "kept": {k: v for k, v in query.items() if v.strip()},
+        "kept": kept,
         "cost_fields": cost_fields(items, asked),
-        "drawing": drawing(content),
-        "own": OWNERSHIP,
-        "query": urlencode({k: v for k, v in query.items() if v.strip()}),
-        "verdict": verdict,
-        "links": {key: query_of(wanted) for key, wanted in filters.items()},
-        "groups": "",
-        "costs": "",
+        "query": urlencode(kept),
+        "words": items.words,
     }
-    if content["point"]:
-        context["groups"] = table_html(_group_table(content, filters), case_address(run))
-        context["costs"] = table_html(_cost_table(content["costs"]))
-    return Page("decide.html", f"Decide · {name}", content, context)
+    chart, evidence, filters = None, [], _filters(None)
+    try:
+        scored = _scored_run(items, asked, variant, available)
+    except InvalidValue as error:
+        content["problem"] = str(error)
+    else:
+        in_force = _in_force(items, scored.sample, asked)
+        policies = _answer(content, items, scored, asked, in_force)
+        by_confidence = variant == "stated" and not content["each_asked_several_times"]
+        filters = _filters(content["point"] if by_confidence else None)
+        address = case_address(run, page="/decide", query=urlencode(kept))
+        chart = _chart(run, scored, asked, in_force, with_cases=by_confidence)
+        evidence = _evidence(content, items.words, filters, policies)
+        judged = threshold_verdict(counted, in_force)
+        context |= {
+            "verdict": "" if content["not_judged"] else verdict_html(judged),
+            "counts": table_html(_counts(content, filters), address),
+            "chart": chart_html(chart.draw(), address, key=chart.key),
+        }
+    content["left_for_people"] = _left_for_people(run, content, filters)
+    evidence += _saved(content["found_in_the_folder"])
+    context["links"] = {key: query_of(wanted) for key, wanted in filters.items()}
+    document = Document(title=run.model, sections=evidence)
+    context["evidence"] = sections_html(document, case_address(run))
+    charts = [Section(key="curve", title="Thresholds", parts=[chart])] if chart else []
+    document = replace(document, sections=[*charts, *evidence])
+    return Page("decide.html", f"Decide · {name}", content, context, document=document)
 
 
-def _left_for_people(run: ViewedRun) -> JsonObject | None:
-    """Return the count of the hand-over list, which is the verdict's; None of a very large run."""
-    if run.n_rows > MOST_ROWS_READ:
-        return None
-    found = run.hand_over()
-    threshold = found.in_force.threshold
-    return {"n": len(found.cases), "n_cases": found.n_cases, "threshold": threshold}
+# --- The answer --------------------------------------------------------------------------------
 
 
-def _group_table(content: JsonObject, filters: Mapping[str, RowFilter]) -> PageTable:
-    """Return what the threshold does in every group, each count with its cases."""
-    question = content["question"]
-    bound = question["share"] if question["kind"] == "wrong" else None
-    counts = {
-        "answered": ("n_kept", "kept"),
-        "wrong": ("n_wrong", "wrong"),
-        "deferred": ("n_deferred", "deferred"),
-        "abstained": ("n_abstained", "abstained"),
-    }
-    columns = (
-        Column("name", "group"),
-        Column("count", f"{content['words'][0]}s"),
-        Column("count", "cases"),
-        *(Column("count", heading) for heading in counts),
-        Column("share", "coverage"),
-        Column("share", "risk"),
-        Column("name", "verdict"),
-    )
-    rows: list[list[Cell]] = []
-    cases: dict[tuple[int, int], object] = {}
-    for at, group in enumerate(content["groups"]):
-        named = f"{group['by']}: {group['group']}" if group["group"] else ""
-        for place, (number, key) in enumerate(counts.values(), start=3):
-            if named and group[number] and key in filters:
-                cases[at, place] = replace(filters[key], group=named)
-        ends = group["risk_interval"]
-        risk = Estimate(group["risk"], ends["low"], ends["high"], ends["level"], bound)
-        rows.append(
-            [
-                f"{group['by'].replace('_', ' ')}: {group['group'] or 'not stated'}",
-                group["n_patients"],
-                group["n_rows"],
-                *(group[number] for number, _ in counts.values()),
-                group["coverage"],
-                "too few" if group["too_few"] else risk,
-                group["verdict"],
-            ]
-        )
-    note = f"A risk is shown from 20 {content['words'][0]}s with kept answers on."
-    return PageTable(columns=columns, rows=rows, note=note, cases=cases)
-
-
-def _cost_table(costs: JsonObject) -> PageTable:
-    """Return what the policies cost."""
-    columns = (
-        Column("name", "policy"),
-        Column("count", "answered"),
-        Column("count", "of"),
-        Column("figure", f"cost per {costs.get('per', '')}"),
-    )
-    level = costs.get("level", 0.95)
-    rows: list[list[Cell]] = [
-        [
-            one["name"],
-            one["n_answered"],
-            one["n_rows"],
-            Estimate(one["cost"], one["low"], one["high"], level),
-        ]
-        for one in costs["policies"]
-    ]
-    notes = dict.fromkeys(f"{o['name']}: {o['reason']}" for o in costs["policies"] if o["reason"])
-    return PageTable(columns=columns, rows=rows, note="; ".join(notes))
-
-
-def _take_back_verdicts(content: JsonObject) -> None:
-    """Judge nothing on a run of which too many cases were not evaluated, as the commands do."""
-    for part in [content["point"], *content["groups"]]:
-        part["verdict"] = part["verdict"] and "not judged"
-
-
-def _source(run: ViewedRun) -> Source:
-    made, place = run.result.provenance, place_in_commands(run.path)
-    return Source(
-        place,
-        made.run_id,
-        suite=made.suite,
-        model=made.model,
-        task=made.task,
-        case_hash=made.case_hash,
-    )
-
-
-def _items(run: ViewedRun, asked: Asked) -> tuple[RunItems, bool]:
+def _items(run: ViewedRun) -> RunItems:
     """Return the columns of a run as items; of repeats, one modal answer per record."""
-    task = run.result.provenance.task_facts or TaskFacts("")
-    source = _source(run)
-    variant = asked.confidence or task.default_confidence or "stated"
-    repeated = run.n_rows > 0 and run.table.repeats_cases
-    if (repeated or variant != "stated") and run.n_rows <= MOST_ROWS_READ:
-        return items_of_result(run.result, source), repeated
-    items = RunItems(
-        run.table,
-        source,
-        default_confidence=task.default_confidence or "stated",
-        words=(task.person, task.unit),
-        costs=task.costs,
-    )
-    return items, False
+    result = run.result
+    source = source_of(result, place_in_commands(run.path))
+    return run.table.shared(("items",), lambda: items_of_result(result, source))
 
 
 def _available(run: ViewedRun) -> list[str]:
     """Name the confidence variants that the first rows have the signals of."""
-    table = run.table
     found = variants_among(row.signals for row in run.result.rows[:_ROWS_LOOKED_AT])
-    stated = bool(table.usable.any())
+    stated = bool(run.table.usable.any())
     return ["stated"] * stated + [name for name in found if name != "stated"]
 
 
-def _scored_run(items: RunItems, asked: Asked, variant: str, available: list[str]) -> ScoredRun:
+def _scored_run(items: RunItems, asked: Asked, variant: str, available: Sequence[str]) -> ScoredRun:
     """Return the rows with their scores, made once for a run and a variant."""
     if not items.n_items:
         raise InvalidValue(
@@ -258,81 +155,65 @@ def _scored_run(items: RunItems, asked: Asked, variant: str, available: list[str
         )
     if variant == "stated" and not items.table.usable.any():
         others = ", ".join(name for name in available if name != "stated")
-        mend = f"choose another score: {others}" if others else "there is no threshold to choose"
-        raise InvalidValue(f"No answered row states a confidence; {mend}.")
+        cure = f"choose another score: {others}" if others else "there is no threshold to choose"
+        raise InvalidValue(f"No answered row states a confidence; {cure}.")
     if variant != "stated" and items.n_items > MOST_ROWS_READ:
         raise InvalidValue(
             f"The score {variant!r} is made row by row, which takes too long for a page of "
             f"{items.n_items:,} rows; use the command."
         )
-    key = ("decide", variant, asked.rows_per_patient)
-    return items.table.shared(key, lambda: ScoredRun.of(items, asked.score))
+    return items.table.shared(("decide", variant), lambda: ScoredRun.of(items, asked.score))
 
 
-def _answered(
-    items: RunItems, scored: ScoredRun, asked: Asked, in_force: ThresholdInForce
-) -> JsonObject:
+def _answer(
+    content: JsonObject,
+    items: RunItems,
+    scored: ScoredRun,
+    asked: Asked,
+    in_force: ThresholdInForce,
+) -> Sequence[Policy]:
+    """Add the threshold, what it does to all cases and to every group, and what it costs."""
     question = asked.question
     naive = scored.choose(question)
     # The threshold that was asked for by its coverage, else the certified one, else none: then the
     # model's own answers count.
-    threshold = naive if question.kind == "answer" else in_force.threshold
-    answered = scored.sample.accepts(naive) if question.kind == "answer" else in_force.answered
-    curve, n = scored.sample.candidates, scored.sample.n_rows
-    places = spread_evenly(curve.threshold.size, _MOST_POINTS).tolist()
-    return {
-        "n_with_confidence": scored.sample.n_scored,
+    explores = question.kind == "answer"
+    chosen = naive if explores else in_force.threshold
+    answered = scored.sample.accepts(naive) if explores else in_force.answered
+    costs, policies = _costs(items, asked, answered)
+    content |= {
         "cmax": scored.cmax,
-        "n_levels": int(curve.threshold.size),
-        "point": _point(scored, threshold, answered, question),
-        "naive": _naive(scored, naive) if question.kind == "wrong" else None,
+        "n_levels": int(scored.sample.candidates.threshold.size),
+        "point": {"threshold": chosen, **_facts(scored.part(answered), question)},
+        "naive": None if explores or naive is None else _naive(scored, naive),
         "certified": _certified(items, scored.sample, asked, in_force),
-        "groups": _groups(scored, answered, question),
-        "costs": _costs(items, asked, answered),
-        "curve": [
+        "groups": [
             {
-                "threshold": float(curve.threshold[index]),
-                "coverage": int(curve.n_accepted[index]) / n,
-                "risk": curve.risk(index),
+                "by": column,
+                "group": name.removeprefix(f"{column}_") if name != f"unknown_{column}" else "",
+                **_facts(scored.part(answered, rows, kind=question.kind), question),
             }
-            for index in places
+            for column, parts in scored.groups().items()
+            for name, rows in parts.items()
         ],
-        "level": BootstrapOptions().level,
-        "band": [
-            {
-                "coverage": point.coverage,
-                "risk": point.risk,
-                "low": point.selective.low,
-                "high": point.selective.high,
-            }
-            for point in scored.band
-        ],
+        "costs": costs,
     }
+    if content["not_judged"]:  # as the commands do
+        for part in (content["point"], *content["groups"]):
+            part["verdict"] = "not judged"
+    return policies
 
 
 def _facts(part: ThresholdEffect, question: ThresholdQuestion) -> JsonObject:
-    return {**asdict(part), "too_few": part.too_few, "verdict": part.verdict(question)}
+    verdict = "too few to say" if part.too_few else part.verdict(question)
+    return {**asdict(part), "too_few": part.too_few, "verdict": verdict}
 
 
-def _point(
-    scored: ScoredRun, threshold: float | None, answered: BoolArray, question: ThresholdQuestion
-) -> JsonObject:
-    shown = None if threshold is None else threshold_above(threshold, scored.below(threshold))
-    found = _facts(scored.part(answered), question)
-    return {"threshold": threshold, "threshold_shown": shown, **found}
-
-
-def _naive(scored: ScoredRun, threshold: float | None) -> JsonObject | None:
+def _naive(scored: ScoredRun, limit: float) -> JsonObject:
     """Return the laxest threshold with that risk on the rows that chose it, for the footnote."""
-    if threshold is None:
-        return None
-    kept = scored.sample.accepts(threshold)
-    return {
-        "threshold": threshold,
-        "threshold_shown": threshold_above(threshold, scored.below(threshold)),
-        "n_kept": int(kept.sum()),
-        "n_wrong": int((scored.wrong & kept).sum()),
-    }
+    kept = scored.sample.accepts(limit)
+    n_wrong = int((scored.wrong & kept).sum())
+    return {"threshold": limit, "n_kept": int(kept.sum()), "n_wrong": n_wrong}
 
 
 def _in_force(items: RunItems, sample: Sample, asked: Asked) -> ThresholdInForce:
@@ -402,21 +283,9 @@ def _is_long(sample: Sample, risk: float, delta: float) -> bool:
     return n_tests > _MOST_TESTS
 
 
-def _groups(
-    scored: ScoredRun, answered: BoolArray, question: ThresholdQuestion
-) -> list[JsonObject]:
-    found = []
-    for column, parts in scored.groups().items():
-        for name, rows in parts.items():
-            part = scored.part(answered, rows, kind=question.kind)
-            value = name.removeprefix(f"{column}_") if name != f"unknown_{column}" else ""
-            facts = _facts(part, question)
-            facts["verdict"] = "too few to say" if part.too_few else facts["verdict"]
-            found.append({"by": column, "group": value, **facts})
-    return found
-
-
-def _costs(items: RunItems, asked: Asked, answered: BoolArray) -> JsonObject:
+def _costs(
+    items: RunItems, asked: Asked, answered: BoolArray
+) -> tuple[JsonObject, Sequence[Policy]]:
     """Price the threshold by the costs of the address, else by those of the task."""
     try:
         table = cost_table(items, asked)
@@ -424,15 +293,255 @@ def _costs(items: RunItems, asked: Asked, answered: BoolArray) -> JsonObject:
         options.score.refuse_missing(items)
         policies = price_answers(items, options, {"this threshold": answered})
     except InvalidValue as error:
-        return {"reason": str(error), "policies": []}
+        return {"reason": str(error), "policies": []}, []
     names = ("name", "n_answered", "n_rows", "cost", "low", "high", "reason")
-    return {
+    facts = {
         "reason": "",
         "per": PER,
         "level": options.level,
         "table": table.to_json(),
         "policies": [{name: getattr(policy, name) for name in names} for policy in policies],
     }
+    return facts, policies
+
+
+# --- What is shown of it -----------------------------------------------------------------------
+
+
+def _filters(point: JsonObject | None) -> dict[str, RowFilter]:
+    """Return the rows behind every count; of other scores than the stated one the rows say nothing.
+
+    Without a threshold the model's own answers count.
+    """
+    found = {one: RowFilter(outcome=one) for one in ("abstained", "no_answer", "not_evaluated")}
+    found["unanswered"] = RowFilter(left=UNANSWERED)
+    if point is None:
+        return found
+    limit = point["threshold"]
+    if limit is None and not point["n_kept"]:
+        return found | {
+            "deferred": RowFilter(outcome="answered"),
+            "wrong_deferred": RowFilter(correct="no"),
+        }
+    found |= {
+        "kept": RowFilter(outcome="answered", confidence_min=limit),
+        "wrong": RowFilter(correct="no", confidence_min=limit),
+        "left": RowFilter(left=UNANSWERED if limit is None else repr(limit)),
+    }
+    if limit is not None:
+        found["deferred"] = RowFilter(deferred_at=limit, sort="-confidence")
+        found["wrong_deferred"] = RowFilter(deferred_at=limit, correct="no")
+    return found
+
+
+def _bounds(question: JsonObject) -> tuple[float | None, float | None]:
+    """Return the risk, or else the coverage, that figures are judged by."""
+    wrong = question["kind"] == "wrong"
+    return (question["share"], None) if wrong else (None, question["share"])
+
+
+def _estimate(part: JsonObject, name: str, bound: float | None) -> Estimate:
+    ends = part[f"{name}_interval"]
+    return Estimate(part[name], ends["low"], ends["high"], ends["level"], bound)
+
+
+def _counts(content: JsonObject, filters: Mapping[str, RowFilter]) -> Table:
+    """Return what the threshold does to all cases, each count with its cases."""
+    point = content["point"]
+    most, least = _bounds(content["question"])
+    rows: list[tuple[str, str, int, int, Cell]] = [
+        ("answered", "kept", point["n_kept"], point["n_rows"], _estimate(point, "coverage", least)),
+        ("wrong", "wrong", point["n_wrong"], point["n_kept"], _estimate(point, "risk", most)),
+    ]
+    others = {
+        "below the threshold": ("deferred", point["n_deferred"], point["n_rows"]),
+        "wrong below it": ("wrong_deferred", point["n_wrong_deferred"], point["n_deferred"]),
+        "abstained": ("abstained", content["n_abstained"], point["n_rows"]),
+        "no answer": ("no_answer", content["n_no_answer"], point["n_rows"]),
+        "not evaluated": ("not_evaluated", content["n_not_evaluated"], content["n_rows"]),
+    }
+    rows += [(words, key, n, of, n / of) for words, (key, n, of) in others.items() if n]
+    return Table(
+        columns=[
+            Column("name", "at this threshold"),
+            Column("count", "cases"),
+            Column("count", "of"),
+            Column("share", "share"),
+        ],
+        rows=[(words, n, of, part) for words, _, n, of, part in rows],
+        cases={
+            (at, 1): filters[key] for at, (_, key, n, *_) in enumerate(rows) if n and key in filters
+        },
+    )
+
+
+def _chart(
+    run: ViewedRun, scored: ScoredRun, asked: Asked, in_force: ThresholdInForce, *, with_cases: bool
+) -> Chart:
+    """Return the curve with the certified threshold, and with the one that is explored."""
+    style = Style("page")
+    explored = scored.choose(asked.question) if asked.question.kind == "answer" else None
+    spec = certified(
+        asked.risk,
+        {run.model or "this run": (scored.sample, in_force.threshold)},
+        style,
+        band=scored.band,
+        explored=explored,
+    )
+    cases = cases_of_marks("risk_coverage", run.table) if with_cases else None
+    return Chart(key="certificate", draw=lambda: spec.figure(style, cases=cases))
+
+
+def _left_for_people(
+    run: ViewedRun, content: JsonObject, filters: Mapping[str, RowFilter]
+) -> JsonObject | None:
+    """Return the one list of cases that are left for people; None of a very large run.
+
+    At the threshold of the verdict, or where none is certified, it is the hand-over list.
+    """
+    here = f"/runs/{quote(run.name, safe='')}"
+    limit = content["certified"]["threshold"] if content["point"] else None
+    handed = run.hand_over() if run.n_rows <= MOST_ROWS_READ else None
+    if handed is not None and limit in (None, handed.in_force.threshold):
+        n, of, limit = len(handed.cases), handed.n_cases, handed.in_force.threshold
+        query, csv = query_of(RowFilter(left=IN_FORCE)), f"{here}/left-for-people.csv"
+    elif limit is not None and "left" in filters and content["question"]["kind"] == "wrong":
+        n, of = content["certified"]["n_left_for_people"], content["n_scored"]
+        query = query_of(filters["left"])
+        csv = f"{here}/cases.csv?{query}"
+    else:
+        return None
+    found = {"n": n, "n_cases": of, "threshold": limit}
+    return found | {"cases": f"{here}/cases?{query}", "csv": csv}
+
+
+def _evidence(
+    content: JsonObject,
+    words: tuple[str, str],
+    filters: Mapping[str, RowFilter],
+    policies: Sequence[Policy],
+) -> list[Section]:
+    """Return groups and costs of a threshold, where there is one, and what its test rests on."""
+    found = []
+    if content["point"]["threshold"] is not None:
+        if content["groups"]:
+            table = _group_table(content, words[0], filters)
+            found.append(Section(key="groups", title="In every group", parts=[table]))
+        found.append(
+            Section(
+                key="costs", title="What it costs", parts=_cost_parts(content, words[1], policies)
+            )
+        )
+    rests_on = [_tested(content, words[0]), *content["certified"]["assumptions"]]
+    title = "The test and what it rests on"
+    return [*found, Section(key="test", title=title, parts=[Sentences(rests_on)], folded=True)]
+
+
+def _group_table(content: JsonObject, person: str, filters: Mapping[str, RowFilter]) -> Table:
+    """Return what the threshold does in every group, each count with its cases."""
+    most, _ = _bounds(content["question"])
+    counts = {
+        "answered": ("n_kept", "kept"),
+        "wrong": ("n_wrong", "wrong"),
+        "deferred": ("n_deferred", "deferred"),
+        "not answered": ("n_unanswered", "unanswered"),
+    }
+    columns = (
+        Column("name", "group"),
+        Column("count", f"{person}s"),
+        Column("count", "cases"),
+        *(Column("count", heading) for heading in counts),
+        Column("share", "coverage"),
+        Column("share", "risk"),
+        Column("name", "verdict"),
+    )
+    rows: list[list[Cell]] = []
+    cases: dict[tuple[int, int], object] = {}
+    for at, group in enumerate(content["groups"]):
+        named = f"{group['by'].replace('_', ' ')}: {group['group'] or 'not stated'}"
+        for place, (number, key) in enumerate(counts.values(), start=3):
+            if group[number] and key in filters:
+                cases[at, place] = replace(filters[key], group=named)
+        rows.append(
+            [
+                named,
+                group["n_patients"],
+                group["n_rows"],
+                *(group[number] for number, _ in counts.values()),
+                group["coverage"],
+                "too few" if group["too_few"] else _estimate(group, "risk", most),
+                group["verdict"],
+            ]
+        )
+    note = f"A risk is shown from 20 {person}s with kept answers on."
+    return Table(columns=columns, rows=rows, note=note, cases=cases)
+
+
+def _cost_parts(
+    content: JsonObject, unit: str, policies: Sequence[Policy]
+) -> list[Sentences | Table]:
+    """Return what the policies cost, or why that is not known."""
+    costs = content["costs"]
+    if costs["reason"]:
+        return [Sentences([costs["reason"]])]
+    known = costs["table"]
+    about = (
+        f"{known['unit'].capitalize()} per {count(PER)} {unit}s, by {known['place']}. {OWNERSHIP}"
+    )
+    table = Table(
+        columns=(
+            Column("name", "policy"),
+            Column("count", "answered"),
+            Column("count", "of"),
+            Column("figure", "cost"),
+        ),
+        rows=[
+            [
+                policy_name(one),
+                one.n_answered,
+                one.n_rows,
+                Estimate(one.cost, one.low, one.high, costs["level"]),
+            ]
+            for one in policies
+        ],
+        note="; ".join(f"{policy_name(one)}: {one.reason}" for one in policies if one.reason),
+    )
+    return [Sentences([about]), table]
+
+
+def _tested(content: JsonObject, person: str) -> str:
+    """Say what was tested, and what came of it."""
+    found = content["certified"]
+    if found["threshold"] is None:
+        return f"Not {'certified' if found['tested'] else 'tested'}: {found['reason']}."
+    risk = level(found["risk"])
+    promise = (
+        f"The expected share of wrong answers per case is at most {risk}"
+        if found["delta"] is None
+        else f"With a probability of {level(1 - found['delta'])} over the calibration "
+        f"{person}s, at most {risk} of future answers are wrong"
+    )
+    return (
+        f"{promise} where the score is at least {found['threshold']}. It answers "
+        f"{count(found['n_kept'])} of {count(content['point']['n_rows'])} cases "
+        f"({share(Estimate(found['coverage']))}), {count(found['n_wrong'])} of them wrong; "
+        f"{found['test']} test on {count(found['n_tested'])} rows."
+    )
+
+
+# --- What commands wrote next to the run -------------------------------------------------------
+
+
+def _saved(artefacts: Sequence[JsonObject]) -> list[Section]:
+    """Return a section for every certificate, decision and audit of the run."""
+    return [
+        Section(
+            key=f"saved-{at}",
+            title=f"{one['kind'].capitalize()} {one['file']}",
+            parts=[Sentences([one["problem"]] if one["problem"] else one["sentences"])],
+        )
+        for at, one in enumerate(artefacts)
+    ]
 
 
 def _artefacts(run: ViewedRun) -> list[JsonObject]:
@@ -473,32 +582,8 @@ def _whose(run: ViewedRun, certificate: Certificate) -> list[str]:
 
 def _is_of(run: ViewedRun, certificate: Certificate) -> bool:
     try:
-        items = items_of_result(run.result, _source(run))
+        items = _items(run)
         sample = sample_of(items, score_options(certificate, None))
     except KrisisError:  # the run cannot even be scored as the certificate was
         return False
     return rows_hash(items, sample) == certificate.calibration_rows_hash
-
-
-def _filters(content: JsonObject, by_confidence: bool) -> dict[str, RowFilter]:
-    """Return the rows behind every count; of other scores than the stated one the rows say nothing.
-
-    Without a threshold the model's own answers count.
-    """
-    found = {one: RowFilter(outcome=one) for one in ("abstained", "no_answer", "not_evaluated")}
-    point = content["point"]
-    if point is None or not by_confidence:
-        return found
-    limit = point["threshold"]
-    if limit is None and not point["n_kept"]:
-        deferred = RowFilter(outcome="answered"), RowFilter(correct="no")
-        return found | dict(zip(("deferred", "wrong_deferred"), deferred, strict=True))
-    found |= {
-        "kept": RowFilter(outcome="answered", confidence_min=limit),
-        "wrong": RowFilter(correct="no", confidence_min=limit),
-        "left": RowFilter(left=UNANSWERED if limit is None else repr(limit)),
-    }
-    if limit is not None:
-        found["deferred"] = RowFilter(deferred_at=limit, sort="-confidence")
-        found["wrong_deferred"] = RowFilter(deferred_at=limit, correct="no")
-    return found

@@ -16,7 +16,7 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.results.loading import place_in_commands
-from krisis.viewer.page import choice_of, number_of, text_of, whole_of
+from krisis.viewer.page import choice_of, number_of, text_of
 
 _MOST_ANSWERS_PRICED = 4
 
@@ -29,8 +29,6 @@ class Asked:
     confidence: str
     delta: float | None
     method: str
-    seed: int
-    rows_per_patient: int | None
     max_not_evaluated: float | None
     costs: Mapping[str, str]
 
@@ -41,16 +39,11 @@ class Asked:
         given = [ThresholdQuestion(k, s) for k, s in shares.items() if s is not None]  # type: ignore[arg-type]
         if len(given) > 1:
             raise InvalidValue("wrong and answer are two questions; ask one of them")
-        rows = text_of(query, "rows_per_patient")
         return cls(
             question=given[0] if given else ThresholdQuestion("wrong", DEFAULT_RISK),
             confidence=text_of(query, "confidence"),
             delta=number_of(query, "delta"),
             method=choice_of(query, "method", METHODS) or METHODS[0],
-            seed=whole_of(query, "seed", default=42, most=2**32, least=0),
-            rows_per_patient=whole_of(query, "rows_per_patient", default=1, most=10**9)
-            if rows
-            else None,
             max_not_evaluated=number_of(query, "max_not_evaluated"),
             costs={k: v for k in query if k.startswith("cost.") and (v := text_of(query, k))}
             | ({"defer": defer} if (defer := text_of(query, "defer")) else {}),
@@ -67,8 +60,6 @@ class Asked:
         return ScoreOptions(
             confidence=self.confidence,
             loss="error",
-            rows_per_patient=self.rows_per_patient,
-            seed=self.seed,
             max_not_evaluated=MOST_NOT_EVALUATED
             if self.max_not_evaluated is None
             else self.max_not_evaluated,
@@ -148,8 +139,6 @@ def commands(path: Path, asked: Asked, items: RunItems) -> JsonObject:
     score = [f"--confidence {asked.confidence}"] if asked.confidence else []
     parts += score
     parts += ["--loss error"] if items.table.answers.default_loss != "error" else []
-    if asked.rows_per_patient:
-        parts.append(f"--rows-per-patient {asked.rows_per_patient}")
     limit = asked.max_not_evaluated
     allowed = [] if limit is None else [f"--max-not-evaluated {limit!r}"]
     bound = [] if risk == DEFAULT_RISK else [f"--risk {risk!r}"]

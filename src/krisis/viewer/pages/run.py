@@ -7,7 +7,7 @@ from krisis.metrics.partition import Partition
 from krisis.pages.document import Document, Facts, Table
 from krisis.pages.html import contents_html, opening_html, sections_html
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.page import Page, chart_file
+from krisis.viewer.page import Page
 from krisis.viewer.pages.cases import PRESETS, case_address
 from krisis.viewer.pages.runs import progress_page
 
@@ -30,15 +30,13 @@ def page(catalogue: Catalogue, name: str) -> Page:
         "body": contents_html(document)
         + run.remembered("page", lambda: sections_html(document, address)),
         "presets": [
-            (words, address(wanted), run.count(wanted)) for words, wanted in PRESETS.items()
+            (words, address(wanted), n)
+            for words, wanted in PRESETS.items()
+            if (n := run.count(wanted))
         ],
     }
-    return Page("run.html", f"{document.title} · {name}", content, context)
-
-
-def chart(catalogue: Catalogue, name: str, file: str) -> tuple[str, bytes]:
-    """Return a chart of a run as a file of its own: its media type and its bytes."""
-    return chart_file(catalogue.load(name).document, file)
+    title = f"{document.title} · {name}"
+    return Page("run.html", title, content, context, document=document)
 
 
 def _facts(document: Document) -> JsonObject:

@@ -17,12 +17,17 @@ from krisis.json_values import JsonObject, read_object
 from krisis.metrics.base import Direction, MetricScore
 from krisis.metrics.explanations import reason_words
 from krisis.outcomes import OUTCOMES
+from krisis.pages.cases import ChartFile
 from krisis.pages.certify import promise
-from krisis.pages.document import Cell, Column, Table
+from krisis.pages.charts.forest import forest
+from krisis.pages.document import Cell, Chart, Column, Document, Section, Table
 from krisis.pages.html import table_html
-from krisis.pages.numbers import Estimate, count, figure
+from krisis.pages.numbers import Estimate, count, dollars, figure, given
 from krisis.pages.strip import Strip
-from krisis.results.loading import short_models
+from krisis.pages.style import style_of
+from krisis.results.account import RunFacts
+from krisis.results.base import BenchmarkResult
+from krisis.results.loading import distinct_names, short_models
 from krisis.results.report_tables import has_no_disease
 from krisis.results.side_by_side import (
     BESIDE_HEADLINE,
@@ -132,8 +137,7 @@ def page(catalogue: Catalogue, query: Mapping[str, str], metrics: Sequence[str])
     found = [entry for entry in entries if view.lets_through(entry)]
     certificates = _certificates(catalogue)
     listed = [e for e in found if e.state in ("ended", "stopped")]
-    tasks = _tables(listed, view, certificates)
-    tables = [facts for facts, _ in tasks]
+    tasks = _tasks(listed, view, certificates)
     content: JsonObject = {
         "folder": catalogue.folder.name,
         "filter": asdict(view),
@@ -141,13 +145,14 @@ def page(catalogue: Catalogue, query: Mapping[str, str], metrics: Sequence[str])
         "n_found": len(found),
         "runs": [line(entry) for entry in found],
         "running": [line(entry) for entry in found if entry.state == "running"],
-        "tables": tables,
+        "tables": [task.facts for task in tasks],
         "odd": [line(entry) for entry in found if entry.problem or entry.damage],
     }
     context: JsonObject = {
         "view": view,
         "metrics": known,
-        "forests": [forest for _, forest in tasks],
+        "forests": [task.drawn() for task in tasks],
+        "files": lambda key, suffix: ChartFile(key, suffix).below("", view.address()[1:]),
         "sorts": {name: (name, *_ENDS.get(name, _ENDS[""])) for name in _SORTS}
         | {name: (words, *_ENDS[""]) for name, words in known.items()},
         "states": [state for state in STATES if any(e.state == state for e in entries)],
@@ -155,7 +160,10 @@ def page(catalogue: Catalogue, query: Mapping[str, str], metrics: Sequence[str])
         "tasks": sorted({e.task for e in entries if e.task and view.suite in ("", e.suite)}),
         "models": sorted({entry.model for entry in entries if entry.model}, key=str.casefold),
     }
-    return Page("runs.html", "Results", content, context)
+    charts = [task.chart() for task in tasks if task.by.key]
+    section = Section(key="tasks", title="Results", parts=charts)
+    document = Document(title="Results", sections=[section])
+    return Page("runs.html", "Results", content, context, document=document)
 
 
 def progress_page(catalogue: Catalogue, name: str) -> Page:
@@ -250,137 +258,213 @@ def _certificates(catalogue: Catalogue) -> Certificates:
     }
 
 
-def _tables(
-    entries: Sequence[Entry], view: View, certificates: Certificates
-) -> list[tuple[JsonObject, Forest]]:
+def _tasks(entries: Sequence[Entry], view: View, certificates: Certificates) -> list[TaskForest]:
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         groups.setdefault((entry.suite, entry.task), []).append(entry)
+    ordered = sorted(groups.items(), key=lambda one: [name.casefold() for name in one[0]])
     return [
-        _task(suite, task, found, view, certificates, alone=len(groups) == 1)
-        for (suite, task), found in sorted(groups.items())
+        TaskForest.of(at, found, view, certificates, alone=len(groups) == 1)
+        for at, (_, found) in enumerate(ordered)
     ]
-
-
-def _task(
-    suite: str,
-    task: str,
-    entries: list[Entry],
-    view: View,
-    certificates: Certificates,
-    *,
-    alone: bool,
-) -> tuple[JsonObject, Forest]:
-    """Return the facts of a task, and how they are drawn."""
-    metrics = _metrics(entries, view)
-    sort = view.sort or _usual_sort(metrics)
-    ordered = _ordered(entries, sort)
-    n_pages = max(1, -(-len(ordered) // view.size))
-    number = min(view.page, n_pages)
-    start = (number - 1) * view.size
-    page = ordered[start : start + view.size] if alone else ordered[:N_SHOWN]
-    found: JsonObject = {
-        "suite": suite,
-        "task": task,
-        "sort": sort,
-        "columns": [asdict(metric) for metric in metrics],
-        "n_runs": len(ordered),
-        "n_sets_of_cases": len({entry.content_hash for entry in entries}),
-        "page": number if alone else 1,
-        "n_pages": n_pages if alone else 1,
-        "rows": [_row(entry, metrics, certificates.get(entry.path, ())) for entry in page],
-        "baselines": _baselines(entries, metrics),
-        "finding": "",
-    }
-    by = next((one for one in metrics if one.key == sort.removeprefix("-")), None)
-    by = by or next(iter(metrics), Metric("", "not scored", "neither"))
-    return found, _forest(found, page, entries, by)
 
 
 @dataclass(frozen=True, slots=True)
-class Forest:
-    """A task as it is drawn: one strip per run and per baseline, and the table of all figures."""
+class TaskForest:
+    """The runs of a task as they are drawn by one metric; ``facts`` are those of the twin."""
 
-    heading: str
-    axis: str
-    rows: Sequence[tuple[JsonObject, str, str]]
-    baselines: Sequence[tuple[JsonObject, str, str]]
-    all_figures: str
+    facts: JsonObject
+    key: str
+    by: Metric
+    page: Sequence[Entry]
+    baselines: Mapping[str, Mapping[str, MetricScore]]
+
+    @classmethod
+    def of(
+        cls, at: int, entries: list[Entry], view: View, certificates: Certificates, *, alone: bool
+    ) -> TaskForest:
+        """Take the runs of one task, best first; ``alone`` it is shown page by page."""
+        metrics = _metrics(entries, view)
+        sort = view.sort or _usual_sort(metrics)
+        ordered = _ordered(entries, sort)
+        n_pages = max(1, -(-len(ordered) // view.size)) if alone else 1
+        number = min(view.page, n_pages)
+        start = (number - 1) * view.size
+        page = ordered[start : start + view.size] if alone else ordered[:N_SHOWN]
+        by = next((one for one in metrics if one.key == sort.removeprefix("-")), None)
+        by = by or next(iter(metrics), Metric("", "not scored", "neither"))
+        baselines = _baselines(entries)
+        names = short_models([entry.model for entry in page])
+        facts: JsonObject = {
+            "suite": entries[0].suite,
+            "task": entries[0].task,
+            "sort": sort,
+            "columns": [asdict(metric) for metric in metrics],
+            "n_runs": len(ordered),
+            "n_sets_of_cases": len({entry.content_hash for entry in entries}),
+            "page": number,
+            "n_pages": n_pages,
+            "rows": [
+                {
+                    **line(entry),
+                    "figures": _figures(entry.scores, metrics),
+                    "sources": list(entry.scores_by_source) if entry.is_mixed else [],
+                    "certificates": list(certificates.get(entry.path, ())),
+                    "short_name": name or _UNNAMED,
+                    "is_ambiguous": Counter(names)[name] > 1,
+                    "tags": _tags(entry, by, _majority(entries, by)),
+                }
+                for entry, name in zip(page, names, strict=True)
+            ],
+            "baselines": [
+                {"name": name, "figures": _figures(scores, metrics)}
+                for name, scores in baselines.items()
+            ],
+            "finding": _finding(baselines, entries, by),
+        }
+        return cls(facts, f"task-{at}", by, page, baselines)
+
+    def drawn(self) -> JsonObject:
+        """Return the strips of runs and baselines on one scale, and every figure as a table."""
+        figures = [self.by.estimate(entry.scores) for entry in self.page]
+        references = [Estimate(self.by.estimate(one).value) for one in self.baselines.values()]
+        strip = Strip.over(figures, (one.value for one in references))
+        known = [self.by.key in entry.scores and entry.scores[self.by.key] for entry in self.page]
+        level = interval_heading(score.interval for score in known if score)
+        better = f", {self.by.direction} is better" if self.by.direction != "neither" else ""
+        return {
+            "key": self.key,
+            "heading": f"{self.by.heading}{f' ({level})' if any(known) else ''}{better}",
+            "axis": strip.axis(),
+            "strips": [strip.row(one) for one in figures],
+            "written": [_written(entry.scores, self.by.key) for entry in self.page],
+            "ticks": [(strip.row(one, tick=True), figure(one)) for one in references],
+            "all_figures": table_html(self._all_figures()),
+        }
+
+    def chart(self) -> Chart:
+        """Return the same runs as one drawing, to be downloaded."""
+        names = distinct_names([one.model for one in self.page], [one.name for one in self.page])
+        runs = {
+            name: BenchmarkResult(
+                (), one.scores, {}, one.model, facts=RunFacts(baselines=one.baselines)
+            )
+            for name, one in zip(names, self.page, strict=True)
+        }
+        style = style_of("screen")
+        about = " · ".join(filter(None, (self.facts["suite"], self.facts["task"])))
+        return Chart(
+            key=self.key,
+            draw=lambda: forest(runs, style, [self.by.key]).figure(style, about=[about]),
+        )
+
+    def _all_figures(self) -> Table:
+        """Return every figure and count of the runs that are shown."""
+        metrics = [(one["key"], one["heading"]) for one in self.facts["columns"]]
+        priced = any(entry.cost is not None for entry in self.page)
+        columns = [
+            Column("name", "run"),
+            *(Column("figure", heading) for _, heading in metrics),
+            Column("count", "cases"),
+            *(Column("count", outcome.replace("_", " ")) for outcome in OUTCOMES),
+            *([Column("name", "cost")] if priced else []),
+            Column("name", "date"),
+            Column("name", "state"),
+        ]
+        rows: list[list[Cell]] = [
+            [
+                entry.name,
+                *(_cell(entry.scores, key) for key, _ in metrics),
+                entry.n_cases,
+                *(entry.counts.get(outcome, 0) for outcome in OUTCOMES),
+                *([dollars(entry.cost)] if priced else []),
+                entry.created_at[:16].replace("T", " "),
+                entry.state,
+            ]
+            for entry in self.page
+        ]
+        n_others = len(columns) - 1 - len(metrics)
+        rows += [
+            [
+                f"{name} (baseline)",
+                *(_cell(scores, key) for key, _ in metrics),
+                *([None] * n_others),
+            ]
+            for name, scores in self.baselines.items()
+        ]
+        return Table(columns=columns, rows=rows)
 
 
-def _forest(
-    task: JsonObject, page: Sequence[Entry], entries: Sequence[Entry], by: Metric
-) -> Forest:
-    """Add the finding, short names and tags to a task, and draw it by one metric."""
-    figures = [by.estimate(entry.scores) for entry in page]
-    references = [
-        Estimate(one["figures"][by.key]["value"] if by.key else math.nan)
-        for one in task["baselines"]
+def _figures(scores: Mapping[str, MetricScore], metrics: Sequence[Metric]) -> JsonObject:
+    return {metric.key: cell_dict(metric_cell(scores.get(metric.key))) for metric in metrics}
+
+
+def _cell(scores: Mapping[str, MetricScore], key: str) -> Estimate | str:
+    """Return the figure that runs are compared by, or why there is none."""
+    found = metric_cell(scores.get(key))
+    if math.isnan(found.value):
+        return f"undefined: {reason_words(found.reason)}" if found.reason else "undefined"
+    return Estimate.of(found.value, found.interval)
+
+
+def _written(scores: Mapping[str, MetricScore], key: str) -> str:
+    return Column("figure", "").write(_cell(scores, key))
+
+
+def _baselines(entries: Sequence[Entry]) -> dict[str, Mapping[str, MetricScore]]:
+    """Return what was scored when the runs were made and has no run of its own here.
+
+    A baseline on other cases has the number of its set of cases.
+    """
+    models = {entry.model for entry in entries}
+    found: dict[tuple[str, str], Mapping[str, MetricScore]] = {}
+    for entry in entries:
+        for name, scores in entry.baselines.items():
+            if name not in models:
+                found.setdefault((name, entry.content_hash), scores)
+    seen = Counter[str]()
+    named = {}
+    for (name, _), scores in found.items():
+        seen[name] += 1
+        named[name if seen[name] == 1 else f"{name} ({seen[name]})"] = scores
+    return named
+
+
+def _majority(entries: Sequence[Entry], by: Metric) -> list[float]:
+    """Return the figures of the majority baseline, which may also be a run of its own."""
+    return [
+        by.estimate(scores).value
+        for entry in entries
+        for name, scores in entry.baselines.items()
+        if name.partition(" ")[0] == _MAJORITY
     ]
-    strip = Strip.over(figures, (one.value for one in references))
-    majority = [
-        one.value
-        for line, one in zip(task["baselines"], references, strict=True)
-        if line["name"].partition(" ")[0] == _MAJORITY
-    ]
-    names = short_models([entry.model for entry in page])
-    for line, entry, name, one in zip(task["rows"], page, names, figures, strict=True):
-        line["short_name"] = name or _UNNAMED
-        line["is_ambiguous"] = Counter(names)[name] > 1
-        line["tags"] = _tags(entry, one, by, majority)
-    task["finding"] = _finding(task, entries, by)
-    known = [entry.scores[by.key] for entry in page if by.key in entry.scores]
-    interval = f" ({interval_heading(score.interval for score in known)})" if known else ""
-    better = f", {by.direction} is better" if by.direction != "neither" else ""
-    return Forest(
-        heading=f"{by.heading}{interval}{better}",
-        axis=strip.axis(),
-        rows=[
-            (line, strip.row(one), _written(one, entry.scores.get(by.key)))
-            for line, entry, one in zip(task["rows"], page, figures, strict=True)
-        ],
-        baselines=[
-            (line, strip.row(one, tick=True), figure(one))
-            for line, one in zip(task["baselines"], references, strict=True)
-        ],
-        all_figures=table_html(_all_figures(task, page)),
-    )
 
 
-def _written(estimate: Estimate, score: MetricScore | None) -> str:
-    if not math.isnan(estimate.value):
-        return figure(estimate)
-    reason = "not scored" if score is None else str(score.details.get("reason", ""))
-    return f"undefined: {reason_words(reason)}" if reason else "undefined"
-
-
-def _tags(entry: Entry, one: Estimate, by: Metric, majority: Sequence[float]) -> list[str]:
+def _tags(entry: Entry, by: Metric, majority: Sequence[float]) -> list[str]:
     """Return what a reader must know of a run before its figure.
 
     A run is worse than the majority baseline where its whole interval is.
     """
-    counts, found = entry.counts, []
-    if counts.get("answered") and not counts.get("abstained"):
-        found.append("never defers")
-    end = {"higher": one.high, "lower": one.low}.get(by.direction, math.nan)
-    end = end if one.has_interval or by.direction == "neither" else one.value
-    sign = -1 if by.direction == "lower" else 1
-    if any(sign * end < sign * value for value in majority):
-        found.append("worse than majority")
-    if n := counts.get("no_answer"):
-        found.append(f"{count(n)} without an answer")
-    if n := counts.get("not_evaluated"):
-        found.append(f"{count(n)} not evaluated")
-    if len(entry.scores_by_source) > 1:
-        found.append("mixed patients")
-    return [
-        *found,
-        *(["imported"] if entry.imported else []),
-        *(["damaged"] if entry.damage else []),
-    ]
+    counts, one = entry.counts, by.estimate(entry.scores)
+    best_end = one.high if by.direction == "higher" else one.low
+    best_end = best_end if one.has_interval else one.value
+    sign = {"higher": 1, "lower": -1}.get(by.direction, math.nan)
+    said = {
+        "never defers": bool(counts.get("answered")) and not counts.get("abstained"),
+        "worse than majority": any(sign * best_end < sign * value for value in majority),
+        f"{count(counts.get('no_answer', 0))} without an answer": counts.get("no_answer"),
+        f"{count(counts.get('not_evaluated', 0))} not evaluated": counts.get("not_evaluated"),
+        "mixed patients": entry.is_mixed,
+        "imported": entry.imported,
+        "damaged": entry.damage,
+        entry.state: entry.state != "ended",
+    }
+    return [words for words, holds in said.items() if holds]
 
 
-def _finding(task: JsonObject, entries: Sequence[Entry], by: Metric) -> str:
+def _finding(
+    baselines: Mapping[str, Mapping[str, MetricScore]], entries: Sequence[Entry], by: Metric
+) -> str:
     """Say which run is best by a metric, and how it compares with the best baseline."""
     best = _ordered(entries, by.best_first)[0]
     estimate = by.estimate(best.scores)
@@ -392,10 +476,9 @@ def _finding(task: JsonObject, entries: Sequence[Entry], by: Metric) -> str:
     said = f"{said} {figure(estimate)}."
     sign = 1 if by.direction == "higher" else -1
     known = [
-        (sign * value, line["name"])
-        for line in task["baselines"]
-        if not math.isnan(value := line["figures"][by.key]["value"])
-        and line["name"].partition(" ")[0] != _CEILING
+        (sign * value, name)
+        for name, scores in baselines.items()
+        if not math.isnan(value := by.estimate(scores).value) and name.partition(" ")[0] != _CEILING
     ]
     if not known:
         return said
@@ -411,8 +494,10 @@ def _finding(task: JsonObject, entries: Sequence[Entry], by: Metric) -> str:
 def _metrics(entries: Sequence[Entry], view: View) -> list[Metric]:
     """Return the metrics of a table: those chosen, else a few, the headline of the task first."""
     found = {score.identifier: score for entry in entries for score in entry.scores.values()}
-    headlines = (entry.scores.get(entry.headline) for entry in entries if entry.headline)
-    headline = next((score.identifier for score in headlines if score is not None), "")
+    # A metric that few of the runs have, such as one that needs a price, cannot rank them.
+    headlines = Counter(e.headline for e in entries if e.headline and e.headline in e.scores)
+    headline, n = headlines.most_common(1)[0] if headlines else ("", 0)
+    headline = headline if 2 * n >= len(entries) else ""
     known = _headings([found])
     usual = [name for name in HEADINGS if name not in BESIDE_HEADLINE] if headline else _USUAL
     wanted = view.metrics or [headline, *(name for name in (*usual, *known) if name != headline)]
@@ -446,75 +531,6 @@ def _ordered(entries: Sequence[Entry], sort: str) -> list[Entry]:
     return [*known, *(entry for entry in by_name if keys[id(entry)] != keys[id(entry)])]
 
 
-def _row(entry: Entry, metrics: Sequence[Metric], certificates: Sequence[JsonObject]) -> JsonObject:
-    sources = list(entry.scores_by_source)
-    return {
-        **line(entry),
-        "figures": _figures(entry.scores, metrics),
-        "sources": sources if len(sources) > 1 else [],
-        "certificates": list(certificates),
-    }
-
-
-def _figures(scores: Mapping[str, MetricScore], metrics: Sequence[Metric]) -> JsonObject:
-    return {metric.key: cell_dict(metric_cell(scores.get(metric.key))) for metric in metrics}
-
-
-def _baselines(entries: Sequence[Entry], metrics: Sequence[Metric]) -> list[JsonObject]:
-    """Return what was scored on the same cases when the runs were made, each once."""
-    models = {entry.model for entry in entries}
-    found: dict[tuple[str, str], JsonObject] = {}
-    for entry in entries:
-        for name, scores in entry.baselines.items():
-            if name not in models:
-                figures = _figures(scores, metrics)
-                found.setdefault((name, entry.content_hash), {"name": name, "figures": figures})
-    return list(found.values())
-
-
-def _all_figures(task: JsonObject, page: Sequence[Entry]) -> Table:
-    """Return every figure and count of the runs that are shown."""
-    metrics = [(one["key"], one["heading"]) for one in task["columns"]]
-    priced = any(entry.cost is not None for entry in page)
-    columns = [
-        Column("name", "run"),
-        *(Column("figure", heading) for _, heading in metrics),
-        Column("count", "cases"),
-        *(Column("count", outcome.replace("_", " ")) for outcome in OUTCOMES),
-        *([Column("name", "cost")] if priced else []),
-        Column("name", "date"),
-        Column("name", "state"),
-    ]
-    rows: list[list[Cell]] = [
-        [
-            entry.name,
-            *(_cell(entry.scores, key) for key, _ in metrics),
-            entry.n_cases,
-            *(entry.counts.get(outcome, 0) for outcome in OUTCOMES),
-            *(["–" if entry.cost is None else f"${entry.cost:.4f}"] if priced else []),
-            entry.created_at[:16].replace("T", " "),
-            entry.state,
-        ]
-        for entry in page
-    ]
-    n_others = len(columns) - 1 - len(metrics)
-    rows += [
-        [
-            f"{one['name']} (baseline)",
-            *(Estimate(one["figures"][key]["value"]) for key, _ in metrics),
-            *([None] * n_others),
-        ]
-        for one in task["baselines"]
-    ]
-    return Table(columns=columns, rows=rows)
-
-
-def _cell(scores: Mapping[str, MetricScore], key: str) -> Cell:
-    found = metric_cell(scores.get(key))
-    known = Estimate.of(found.value, found.interval)
-    return _written(known, scores.get(key)) if math.isnan(known.value) else known
-
-
 @lru_cache(maxsize=2000)
 def _certificate(path: Path, _: tuple[int, ...]) -> JsonObject:
     """Say what a certificate beside a run promises."""
@@ -523,6 +539,6 @@ def _certificate(path: Path, _: tuple[int, ...]) -> JsonObject:
     except KrisisError as error:
         return {"file": path.name, "words": "certificate not valid", "promise": str(error)}
     met = any(part.threshold is not None for part in certificate.parts)
-    words = f"{'' if met else 'not '}certified: risk ≤ {certificate.risk:.3g}"
+    words = f"{'' if met else 'not '}certified: risk ≤ {given(certificate.risk)}"
     stated = promise(certificate) if met else "no threshold is known to hold this risk"
     return {"file": path.name, "words": words, "promise": stated}
