@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 METHODS: Mapping[str, str] = {
     "mid_p": "mid-P limits of a share (the binomial test inverted)",
     "clustered_mid_p": "mid-P limits of a share, for rows that come from the same patients",
-    "delong": "variance of the ranking by patient, on the logit scale",
-    "ranked_mid_p": "mid-P limits of a ranking that shows no variance",
+    "ranked_mid_p": "mid-P limits of a ranking, for as many rows as its patients are worth",
     "clopper_pearson": "exact limits of a share (Clopper and Pearson)",
     "mover": "limits of several shares combined (MOVER, Zou and Donner)",
     "patient_bootstrap": "patient bootstrap that allows for errors not yet observed",
