@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import special
 from sklearn.isotonic import IsotonicRegression
 from skmisc.loess import loess as reference_loess
 
@@ -32,10 +34,13 @@ from krisis.metrics.clinical_calibration import (
     IntegratedCalibrationIndex,
     ObservedExpectedRatio,
 )
+from krisis.metrics.level_form import Recalibration
 from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.table import Answers
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
+from krisis.statistics.intervals import Interval
+from krisis.statistics.recalibration import profile_interval
 
 
 def invented(n: int, seed: int = 0, *, digits: int | None = None, per_patient: int = 1) -> Rows:
@@ -346,6 +351,61 @@ def test_certainty_that_nothing_contradicted_does_not_bound_the_slope_from_below
     ]
     assert low[0] == pytest.approx(low[1], rel=1e-9)
     assert low[0] < CalibrationSlope()(contradicted).value
+
+
+def slope_interval(rows: list[EvaluationResult]) -> Interval:
+    found = score_all([CalibrationSlope()], rows, intervals=OPTIONS)["calibration_slope"].interval
+    assert found is not None
+    return found
+
+
+def profile_of(rows: list[EvaluationResult]) -> tuple[float, float]:
+    """Return the limits of the likelihood alone, certainty taken at its word."""
+    table = Rows(rows).table
+    form = CalibrationSlope().form(table)
+    assert isinstance(form, Recalibration)
+    found = profile_interval(
+        special.logit(form.outcomes.level),
+        form.outcomes.answers(table),
+        slope=True,
+        options=OPTIONS,
+        prior_icc=0.5,
+    )
+    return found.low, found.high
+
+
+def test_one_patient_who_contradicts_certainty_does_not_bound_the_slope_from_above() -> None:
+    others = told((0.7, 20, 12), (0.9, 20, 17))
+    sure, once = told((1.0, 20, 20)), told((1.0, 20, 19))
+    # The upper limit is that of the same rows without the contradiction; the lower one is not.
+    limits = slope_interval(others + once)
+    assert limits.high == pytest.approx(slope_interval(others + sure).high, rel=1e-9)
+    assert limits.low < 0.1 < CalibrationSlope()(others + sure).value
+    # Two rows of one patient are one contradiction, two patients are two.
+    wrong = [EvaluationResult(1, 0, confidence=1.0, cluster_id=name) for name in "abb"]
+    right = [replace(row, ground_truth=1) for row in wrong]
+    for rows, without in (
+        (wrong[1:], right[1:]),
+        (wrong[:2], [right[0], wrong[1]]),
+        # The patient with most such rows is the one who is left aside.
+        (wrong, [wrong[0], *right[1:]]),
+    ):
+        _, high = profile_of(others + sure + without)
+        assert slope_interval(others + sure + rows).high == pytest.approx(high, rel=1e-9)
+
+
+def test_certainty_of_a_negative_is_bounded_like_that_of_a_positive() -> None:
+    """Confidence 0 in an answer is certainty that it is wrong: the same rows turned round."""
+    rows = told((0.3, 20, 8), (0.1, 20, 3), (0.0, 20, 1))
+    mirrored = told((0.7, 20, 12), (0.9, 20, 17), (1.0, 20, 19))
+    found, expected = slope_interval(rows), slope_interval(mirrored)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-6)
+
+
+def test_a_slope_that_only_one_patient_makes_finite_has_no_upper_limit() -> None:
+    rows = told((0.6, 4, 0), (0.7, 6, 6), (1.0, 10, 9))
+    assert slope_interval(rows).high == math.inf
+    assert math.isfinite(CalibrationSlope()(rows).value)
 
 
 def test_influences_are_the_derivatives_by_the_weights_of_patients() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
 from sklearn import metrics as oracle
 
 from krisis.metrics import (
@@ -235,18 +235,120 @@ def test_the_variance_by_patient_is_delongs_where_each_has_one_row():
     assert by_side == pytest.approx(delong_variance(p[truth], p[~truth]), abs=1e-12)
 
 
-def test_the_interval_is_students_on_the_logit_scale_with_delongs_variance():
+def mid_p_limits(hits, rows):
+    """Invert the mean of both Clopper–Pearson distributions, with plain root finding."""
+
+    def missed(q, probability):
+        below = stats.beta.cdf(q, hits, rows - hits + 1)
+        return (below + stats.beta.cdf(q, hits + 1, rows - hits)) / 2 - probability
+
+    return [optimize.brentq(missed, 1e-9, 1 - 1e-9, args=(p,)) for p in (0.025, 0.975)]
+
+
+def test_the_interval_of_an_auroc_is_that_of_a_share_of_the_rows_it_is_worth():
     rng = np.random.default_rng(6)
-    truth = np.arange(50) < 12  # the smaller side has 12 patients: 11 degrees of freedom
-    p = (rng.random(50) * 0.7 + 0.3 * truth).round(2)
+    truth = np.arange(50) < 12
+    # Positives are ranked high or very low, so that they vary more than Newcombe's variance says.
+    p = np.where(truth, np.where(np.arange(50) % 3 == 0, 0.05, 0.9), rng.random(50)).round(2)
     cases = [(int(t), 1, float(value)) for t, value in zip(truth, p, strict=True)]
     found = score_all([DiseaseAUROC()], rows_of(cases), intervals=OPTIONS)[DiseaseAUROC.name]
+    won = (p[truth][:, None] > p[~truth]) + 0.5 * (p[truth][:, None] == p[~truth])
+    a = won.mean()
+    assert found.value == pytest.approx(a)
+    newcombe = a * (1 - a) / (12 * 38) * (1 + (25 - 1) * ((1 - a) / (2 - a) + a / (1 + a)))
+    effect = delong_variance(p[truth], p[~truth]) / newcombe
+    assert effect > 1.3
+    u = np.concatenate([(won.mean(1) - a) / 12, (won.mean(0) - a) / 38])
+    carrying = (u**2).sum() ** 2 / (u**4).sum() - 1
+    effect = (carrying * effect + 1) / (carrying + 1)
+    student = stats.t.ppf(0.975, 50 + 3) / stats.norm.ppf(0.975)
+    rows = a * (1 - a) / newcombe / (effect * student**2)
+    limits = mid_p_limits(a * rows, rows)
+    assert [found.interval.low, found.interval.high] == pytest.approx(limits, abs=1e-8)
+    assert found.interval.method == "ranked_mid_p"
+
+
+def test_the_interval_of_an_average_precision_may_be_narrower_than_that_of_a_share():
+    rng = np.random.default_rng(8)
+    truth = np.arange(80) < 40
+    p = (rng.random(80) * 0.6 + 0.4 * truth).round(3)
+    cases = [(int(t), 1, float(value)) for t, value in zip(truth, p, strict=True)]
+    found = score_all([DiseaseAUPRC()], rows_of(cases), intervals=OPTIONS)[DiseaseAUPRC.name]
     a = found.value
-    error = math.sqrt(delong_variance(p[truth], p[~truth])) / (a * (1 - a))
-    logit, t = math.log(a / (1 - a)), stats.t.ppf(0.975, 11)
-    ends = [1 / (1 + math.exp(-(logit + sign * t * error))) for sign in (-1, 1)]
-    assert [found.interval.low, found.interval.high] == pytest.approx(ends, abs=1e-9)
-    assert found.interval.method == "delong"
+    table = rows_of(cases).table
+    u = DiseaseAUPRC().form(table).on(table.patients).influences(np.ones((80, 1)))[:, 0]
+    truth = np.array([row.ground_truth for row in table.rows]) == 1
+    variance = 40 / 39 * (u[truth] @ u[truth] + u[~truth] @ u[~truth])
+    carrying = (u**2).sum() ** 2 / (u**4).sum() - 1
+    seen = variance / (a * (1 - a) / 40)
+    effect = (carrying * seen + 1) / (carrying + 1)
+    assert effect < 0.9
+    student = stats.t.ppf(0.975, 40 + 3) / stats.norm.ppf(0.975)
+    rows = 40 / (effect * student**2)
+    limits = mid_p_limits(a * rows, rows)
+    assert [found.interval.low, found.interval.high] == pytest.approx(limits, abs=1e-8)
+
+
+def test_few_patients_who_carry_the_variance_are_counted_by_hand():
+    """Influences 2, −1, −1: (4 + 1 + 1)²/(16 + 1 + 1) = 2, at any scale; nobody where all are 0."""
+    nobody, rows = np.zeros(3), np.ones(3)
+    for scale in (1.0, 1e-150):
+        moved = scale * np.array([2.0, -1.0, -1.0])
+        assert ranking.RankedPatients(moved, nobody, rows, rows).n_informative() == 2
+        assert ranking.RankedPatients(nobody, moved, rows, rows).n_informative() == 2
+    assert ranking.RankedPatients(nobody, nobody, rows, rows).n_informative() == 0
+
+
+def test_the_assumed_design_effect_leans_on_the_rarer_side_by_hand():
+    """k̄ = (16 + 4)/6 of the positives and (1 + 81)/10 of the negatives, weighing 10 and 6."""
+    nobody = np.zeros(2)
+    patients = ranking.RankedPatients(nobody, nobody, np.array([4.0, 2.0]), np.array([1.0, 9.0]))
+    of_positive, of_negative = 1 + (20 / 6 - 1) / 2, 1 + (8.2 - 1) / 2
+    expected = (10 * of_positive + 6 * of_negative) / 16
+    assert patients.assumed_effect(0.5) == pytest.approx(expected)
+    assert patients.assumed_effect(0.0) == 1
+
+
+def test_clustered_rows_are_worth_fewer_by_hand():
+    """Four patients with two rows a side, influences 0.1, −0.1, 0.05, −0.05 and A = 0.8."""
+    u, two = np.array([0.1, -0.1, 0.05, -0.05]), np.full(4, 2.0)
+    patients = ranking.RankedPatients(u, np.zeros(4), two, two)
+    found = ranking.auroc_interval(0.8, patients, level=0.95, prior_icc=0.5)
+    carrying = 0.025**2 / (2 * 0.01**2 + 2 * 0.0025**2) - 1
+    newcombe = 0.16 / 64 * (1 + 7 * (0.2 / 1.2 + 0.8 / 1.8))
+    # Leaving out one patient of four is the larger variance: Σ (u/(1 − 1/4))².
+    seen = 0.025 / 0.75**2 / newcombe
+    effect = (carrying * seen + 1.5) / (carrying + 1)
+    student = stats.t.ppf(0.975, 4 + 3) / stats.norm.ppf(0.975)
+    rows = 0.16 / newcombe / (effect * student**2)
+    assert [found.low, found.high] == pytest.approx(mid_p_limits(0.8 * rows, rows), abs=1e-8)
+
+
+def test_few_positives_that_happen_to_be_ranked_alike_are_not_certain():
+    """12 of 400 rows are positive, none missed: a thirteenth may be, as for the sensitivity."""
+    cases = [*[(1, 1, 0.9)] * 12, *[(0, 1, 0.9)] * 20, *[(0, 0, 0.9)] * 368]
+    found = score_all([DiseaseAUROC()], rows_of(cases), intervals=OPTIONS)[DiseaseAUROC.name]
+    assert found.value == pytest.approx((368 + 10) / 388)
+    assert found.interval.low < 0.9
+
+
+def test_rare_positives_are_covered():
+    """400 rows, 3 % positive, one in ten of them missed; DeLong's interval held it in 70 %."""
+    rng, held = np.random.default_rng(5), []
+
+    def rows(n):
+        truth = rng.random(n) < 0.03
+        wrong = rng.random(n) < np.where(truth, 0.1, 0.06)
+        confidence = np.where(wrong, rng.choice([0.6, 0.8], n), rng.choice([0.7, 0.9], n))
+        columns = (truth.astype(int), (truth != wrong).astype(int), confidence)
+        return rows_of(list(zip(*(column.tolist() for column in columns), strict=True)))
+
+    true = DiseaseAUROC().compute(rows(200_000)).value
+    for _ in range(100):
+        table = rows(400).table
+        interval = DiseaseAUROC().form(table).uncertainty(table, OPTIONS).interval
+        held.append(interval.low <= true <= interval.high)
+    assert np.mean(held) >= 0.92
 
 
 def test_a_side_of_one_patient_has_no_variance_of_its_own():
@@ -275,6 +377,26 @@ def test_a_perfect_ranking_is_not_certain():
         interval = score_all([kind()], rows, intervals=OPTIONS)[kind.name].interval
         assert (interval.high, interval.method) == (1.0, "ranked_mid_p")
         assert 0.8 < interval.low < 0.95
+
+
+def test_rounding_neither_lifts_a_perfect_ranking_above_1_nor_takes_its_interval():
+    """10 positives of 25 at seven levels: their recalls, added up, are 1.0000000000000002."""
+    cleared = [0.2, 0.1, 0.15, 0.15, 0, 0, 0.05, 0, 0.05, 0.05, 0.2, 0.2, 0.15, 0.3, 0.2]
+    found = [0.9, 0.7, 0.85, 0.75, 0.9, 0.75, 0.95, 0.9, 0.9, 0.95]
+    rows = rows_of([*[(0, 0, 1 - p) for p in cleared], *[(1, 1, p) for p in found]])
+    for kind in (DiseaseAUROC, DiseaseAUPRC):
+        score = score_all([kind()], rows, intervals=OPTIONS)[kind.name]
+        assert (score.value, score.interval.high) == (1.0, 1.0)
+        assert 0.6 < score.interval.low < 0.95
+
+
+@settings(max_examples=60)
+@given(counts=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=2, max_size=12))
+def test_no_figure_of_a_ranking_leaves_its_range(counts):
+    positives, negatives = np.array([*counts, (1, 1)], dtype=float).T[:, :, None]
+    for figure in (ranking.auroc, ranking.average_precision):
+        for below in (negatives, np.append(np.zeros_like(negatives[:-1]), [[1.0]], axis=0)):
+            assert 0 <= figure(positives, below).value[0] <= 1
 
 
 def test_a_ratio_without_a_logarithm_is_not_compared():

@@ -22,7 +22,13 @@ from krisis.statistics.calibrated_bins import BinnedAnswers, groups_of
 from krisis.statistics.corp import decomposition
 from krisis.statistics.intervals import Interval
 from krisis.statistics.loess import Summary, smoothed, summarised
-from krisis.statistics.recalibration import intercepts, profile_interval, ratio_interval, slopes
+from krisis.statistics.recalibration import (
+    intercepts,
+    profile_interval,
+    ratio_interval,
+    separated,
+    slopes,
+)
 
 # Comparisons and bands work out thousands of curves.
 MOST_LEVELS = 200
@@ -193,13 +199,16 @@ class Recalibration(LevelFigure):
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
         """Return the interval of the profile likelihood that knows of patients.
 
-        Certainty that nothing contradicted pulls a slope up without end: the lower limit is as low
-        as one more row that contradicts it would make it.
+        A single row that contradicts certainty moves a slope from far above 1 to near 0, so that
+        one row more or less must not decide. Where nothing contradicted certainty the lower limit
+        is as low as one more row that does would make it; else the upper limit is as high as it
+        would be if one patient, the one with most such rows, had not contradicted it.
         """
         o, answers = self.outcomes, self.outcomes.answers(table)
+        logit = special.logit(o.level)
         profile = partial(
             profile_interval,
-            special.logit(o.level),
+            logit,
             slope=self.sloped,
             options=options,
             prior_icc=prior_icc(table),
@@ -210,9 +219,18 @@ class Recalibration(LevelFigure):
             (o.level.size - 1, o.level[-1] >= 1 - self.clip, False),
         )
         for end, certain, contradiction in ends:
-            seen = o.came_true[o.place == end]
-            if self.sloped and certain and (seen != contradiction).all():
+            if not (self.sloped and certain):
+                continue
+            against = (o.place == end) & (o.came_true == contradiction)
+            if not against.any():
                 found = holding(found, profile(answers.with_row(end, contradiction)).low)
+                continue
+            patient = int(np.argmax(answers.per_unit(against.astype(np.float64))))
+            turned = against & (answers.unit == patient)
+            without = replace(answers, right=answers.right ^ turned)
+            bins = without.sums()
+            exists = not separated(logit, bins.number[:, None], bins.hits[:, None])[0]
+            found = holding(found, profile(without).high if exists else math.inf)
         return Uncertainty(found)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +14,11 @@ from krisis.statistics.mid_p import mid_p_quantile
 
 FloatArray = NDArray[np.float64]
 
-METHOD, METHOD_WITHOUT_VARIANCE = "delong", "ranked_mid_p"
+METHOD = "ranked_mid_p"
+# Weight of the assumed design effect, in patients, and the degrees of freedom it brings along; as
+# for shares.
+_PRIOR_PATIENTS = 1.0
+_PRIOR_DEGREES = 4.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +78,8 @@ def average_precision(positives: FloatArray, negatives: FloatArray) -> Ranked:
     precision = found / called
     with np.errstate(invalid="ignore", divide="ignore"):
         gained = positives / n_positive
-        value = (gained * precision).sum(axis=0)
+        # Divided last, so that rounding lifts no ranking above 1 and leaves a perfect one at 1.
+        value = (positives * precision).sum(axis=0) / n_positive
         return Ranked(
             value,
             (precision - value) / n_positive + _from_here_on(gained * raised / called**2),
@@ -121,6 +125,32 @@ class RankedPatients:
         without = (a + b) / (1 - rows / rows.sum())
         return max(found, float(without @ without))
 
+    def n_informative(self) -> float:
+        """Return how many patients carry the variance, (Σu²)²/Σu⁴ with u the influences.
+
+        All of them where they pull alike, about as many as err where few do, and 0 where nobody
+        pulls.
+        """
+        u = self.influence_positive + self.influence_negative
+        largest = float(np.abs(u).max())
+        if not largest:
+            return 0.0
+        squared = np.square(u / largest)
+        return float(squared.sum() ** 2 / (squared @ squared))
+
+    def assumed_effect(self, prior_icc: float) -> float:
+        """Return D₀, the mean of 1 + (k̄ − 1)·prior_icc of both sides, the rarer weighing more.
+
+        A side of m rows has a part of about 1/m in the variance of a ranking, so that its weight is
+        the rows of the other side.
+        """
+        m, n = float(self.rows_positive.sum()), float(self.rows_negative.sum())
+        of_positive, of_negative = (
+            1 + (float(rows @ rows) / float(rows.sum()) - 1) * prior_icc
+            for rows in (self.rows_positive, self.rows_negative)
+        )
+        return (n * of_positive + m * of_negative) / (m + n)
+
     @property
     def n_positive(self) -> int:
         """Count the patients with positive rows."""
@@ -139,55 +169,70 @@ def _corrected(n: float) -> float:
 def auroc_interval(
     value: float, patients: RankedPatients, *, level: float, prior_icc: float
 ) -> Interval:
-    """Return DeLong's interval of an AUROC, by patient.
+    """Return the interval of an AUROC, by patient.
 
-    A ranking that shows no variance is a share of the rows that it is worth: A(1 − A)/V of them,
-    V the variance A(1 − A)/(mn) · {1 + (N* − 1)[(1 − A)/(2 − A) + A/(1 + A)]} with N* = (m + n)/2.
+    An AUROC is a share of A(1 − A)/V rows, V being Newcombe's variance
+    A(1 − A)/(mn) · {1 + (N* − 1)[(1 − A)/(2 − A) + A/(1 + A)]} with N* = (m + n)/2. It does not
+    vanish where few positives happen to be ranked alike, as DeLong's does, so that it is the least
+    that is assumed.
 
-    References: DeLong, DeLong and Clarke-Pearson (1988), with Obuchowski's variance (1997); for
-    rankings without variance Newcombe, Confidence intervals for an effect size measure based on
-    the Mann–Whitney statistic, part 2, Statistics in Medicine 25 (2006) 559–573.
+    Reference: Newcombe, Confidence intervals for an effect size measure based on the Mann–Whitney
+    statistic, part 2, Statistics in Medicine 25 (2006) 559–573.
     """
     m, n = float(patients.rows_positive.sum()), float(patients.rows_negative.sum())
     shape = (1 - value) / (2 - value) + value / (1 + value)
     worth = m * n / (1 + ((m + n) / 2 - 1) * shape)
     rows = patients.rows_positive + patients.rows_negative
-    fewest = min(patients.n_positive, patients.n_negative)
-    if fewest < 2 or not patients.variance():
-        return _worth_interval(value, worth, rows, level=level, prior_icc=prior_icc)
-    return _logit_interval(value, patients.variance(), fewest - 1, level=level)
+    return _worth_interval(
+        value, worth, patients, rows=rows, least_effect=1.0, level=level, prior_icc=prior_icc
+    )
 
 
 def average_precision_interval(
     value: float, patients: RankedPatients, *, level: float, prior_icc: float
 ) -> Interval:
-    """Return the interval of an average precision, by patient, as that of an AUROC.
+    """Return the interval of an average precision, by patient: as if a share of the positives.
 
-    One that shows no variance is a share of the positives.
+    Its variance may be less than that of such a share: near 1 it is about half of it.
 
     Reference: Boyd, Eng and Page, Area under the precision-recall curve: point estimates and
-    confidence intervals, ECML PKDD 2013, for the logit and for the binomial of the positives.
+    confidence intervals, ECML PKDD 2013, for the binomial of the positives.
     """
     rows = patients.rows_positive
-    if patients.n_positive < 2 or not patients.variance():
-        return _worth_interval(value, float(rows.sum()), rows, level=level, prior_icc=prior_icc)
-    return _logit_interval(value, patients.variance(), patients.n_positive - 1, level=level)
-
-
-def _logit_interval(value: float, variance: float, degrees: float, *, level: float) -> Interval:
-    """Return expit(logit A ± t·√V/(A(1 − A))), which stays between 0 and 1."""
-    t = float(special.stdtrit(degrees, 0.5 + check_level(level) / 2))
-    half = t * math.sqrt(variance) / (value * (1 - value))
-    low, high = special.expit(special.logit(value) + np.array([-half, half])).tolist()
-    return Interval(low, high, level, METHOD)
+    worth = float(rows.sum())
+    return _worth_interval(
+        value, worth, patients, rows=rows, least_effect=0.0, level=level, prior_icc=prior_icc
+    )
 
 
 def _worth_interval(
-    value: float, worth: float, rows: FloatArray, *, level: float, prior_icc: float
+    value: float,
+    worth: float,
+    patients: RankedPatients,
+    *,
+    rows: FloatArray,
+    least_effect: float,
+    level: float,
+    prior_icc: float,
 ) -> Interval:
-    """Return mid-P limits on worth/D rows, D = 1 + (k̄ − 1)·prior_icc: nothing was seen of it."""
+    """Return mid-P limits on worth/(D τ²) rows, as for a share.
+
+    The design effect D is the ratio of the variance by patient to A(1 − A)/worth, drawn towards
+    the assumed D₀ by as few patients as carry the variance: D = (ν D̂ + D₀)/(ν + 1) with
+    ν = `n_informative` − 1. τ is by how much Student's quantile is wider than the normal one, for
+    as many patients of equal size as weigh ``rows`` as evenly, (Σt)²/Σt².
+
+    Reference: Korn and Graubard, Survey Methodology 24 (1998) 193–201, for the effective size.
+    """
+    informative = max(patients.n_informative() - 1, 0.0)
+    weighed = _PRIOR_PATIENTS * patients.assumed_effect(prior_icc)
+    if informative and 0 < value < 1:
+        seen = patients.variance() * worth / (value * (1 - value))
+        weighed += informative * max(seen, least_effect)
+    effect = weighed / (_PRIOR_PATIENTS + informative)
     upper = 0.5 + check_level(level) / 2
-    effect = 1 + (float(rows @ rows) / float(rows.sum()) - 1) * prior_icc
-    effective = worth / effect
+    n_equal = float(rows.sum()) ** 2 / float(rows @ rows)
+    student = float(special.stdtrit(n_equal - 1 + _PRIOR_DEGREES, upper) / special.ndtri(upper))
+    effective = worth / (effect * student**2)
     low, high = mid_p_quantile([1 - upper, upper], value * effective, effective).tolist()
-    return Interval(min(low, value), max(high, value), level, METHOD_WITHOUT_VARIANCE)
+    return Interval(min(low, value), max(high, value), level, METHOD)
