@@ -439,7 +439,7 @@ def test_the_table_names_failures_method_and_risks(run):
     assert "95 %, allowing for errors not seen; 20 participants, seed 42" in text
     assert "Risk at coverage" in text
     assert "Risk at coverage –: fewer cases were" in text
-    assert "Totals (run)" in text
+    assert "Totals (run): Total MAE" in text
 
 
 def test_two_runs_are_shown_with_their_differences(run):

@@ -94,6 +94,12 @@ def test_an_interval_below_nothing_has_a_word_in_place_of_the_dash() -> None:
     assert numbers.difference(Estimate(1e-9, -0.1, 0.1)) == "0 points (−10 to 10)"
 
 
+def test_halves_are_rounded_away_from_0() -> None:
+    shares = [numbers.share(Estimate(value), interval=False) for value in (0.865, 0.875, 0.325)]
+    assert shares == ["87 %", "88 %", "33 %"]
+    assert numbers.points(Estimate(-0.0005)) == "−0.1 points"
+
+
 def test_rounding_never_hides_on_which_side_of_0_a_difference_ends() -> None:
     assert numbers.change(Estimate(0.26, 0.03, 0.5)) == "+0.26 (0.03–0.50)"
     assert numbers.change(Estimate(-0.16, -0.32, -0.006)) == "−0.16 (−0.32 to −0.01)"

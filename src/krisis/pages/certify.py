@@ -20,7 +20,16 @@ from krisis.pages.document import (
     VerdictLine,
 )
 from krisis.pages.groups import spaced
-from krisis.pages.numbers import Estimate, given, level, p_sentence, score_name, threshold, whole
+from krisis.pages.numbers import (
+    Estimate,
+    count,
+    given,
+    level,
+    p_sentence,
+    score_name,
+    threshold,
+    whole,
+)
 
 # Below this, scores are said to differ.
 SUSPECT = 0.05
@@ -173,7 +182,7 @@ def _held(found: Verification, part: PartVerdict) -> VerdictLine:
         if part.verdict == "cannot tell":
             reason = "how many patients would tell is not known"
         if part.n_to_tell is not None:
-            reason = f"about {part.n_to_tell:,} similar patients would tell in 80 % of studies"
+            reason = f"about {count(part.n_to_tell)} similar patients would tell in 80 % of studies"
     if part.n_rows:
         figures.append(
             Stated(
