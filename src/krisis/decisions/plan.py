@@ -139,8 +139,8 @@ class StudyCost:
 class Plan(Documented):
     """The size of a study and how often it will reach its goal.
 
-    ``power`` is that of the formula at this size, or of the simulation where the size was corrected
-    by it; for `estimate` it is the probability that the interval is narrow enough.
+    ``power`` is that of the simulation of this size, or of the formula where none was made; for
+    `estimate` it is the probability that the interval is narrow enough.
     """
 
     question: str
@@ -641,8 +641,7 @@ class _Simulator:
             n = math.ceil(min(max(rescaled(n, outcomes), n / 5), 5 * n))
             if not missed < n < reached:
                 n = math.ceil((missed + reached) / 2)
-        confirmed = formula is not None and near and n == start
-        return n, formula(n) if formula is not None and confirmed else share, found
+        return n, share, found
 
     def plan(
         self,

@@ -187,6 +187,7 @@ FEWEST_FOR_BETTING = 5
 _LEAST_RISK = 1e-6
 _TESTS_AT_ONCE = 1024
 _SHOWN = 0.975
+_USUAL = 0.2
 TestName = Literal["exact binomial", "Hoeffding–Bentkus", "betting", "none"]
 
 
@@ -349,8 +350,9 @@ class ThresholdSearch:
         """Tell whether every group of most confident answers is shown to exceed the bound.
 
         A risk seen above the bound may be bad luck, and more rows allow stricter thresholds to be
-        tested. So every candidate with enough rows for a test must exceed it at 97.5 %. Of `crc`,
-        which bounds another risk, nothing is said.
+        tested. So every candidate with enough rows for a test must exceed it at 97.5 %, and stricter
+        ones must not look better: as few losses as theirs must be usual at the lowest risk of the
+        others. Of `crc`, which bounds another risk, nothing is said.
         """
         found, size = self.tested.candidates, self.tested.most_rows if self.tested.clustered else 1
         if self.method == "crc" or self.chosen is not None:
@@ -360,7 +362,11 @@ class ThresholdSearch:
         n, losses = found.n_accepted // size, np.floor(found.loss_sum / size)
         enough = n >= fewest_rows(self.risk, divided(self.delta)[1])
         shown = binomial_p(losses[enough] - 1, n[enough], self.risk) >= _SHOWN
-        return bool(enough.any() and (losses[enough] > 0).all() and shown.all())
+        if not (enough.any() and (losses[enough] > 0).all() and shown.all()):
+            return False
+        lowest = float((losses[enough] / n[enough]).min())
+        strict = ~enough & (n > 0)
+        return bool((binomial_p(losses[strict], n[strict], lowest) >= _USUAL).all())
 
 
 def check_bounds(risk: float, delta: float) -> None:
