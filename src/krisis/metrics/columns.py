@@ -400,8 +400,11 @@ def what_it_holds(row: EvaluationResult) -> tuple[object, ...]:
     """Return what rows that share patient, record and asking are ordered by."""
     answer = "" if row.prediction is None else str(row.prediction)
     confidence = -1.0 if row.confidence is None else row.confidence
-    told = [json.dumps(one, sort_keys=True, default=str) for one in (row.metadata, row.signals)]
-    return str(row.ground_truth), answer, row.abstained, confidence, *told
+    held = (
+        json.dumps(one, sort_keys=True, default=str) if one else "{}"
+        for one in (row.metadata, row.signals)
+    )
+    return str(row.ground_truth), answer, row.abstained, confidence, *held
 
 
 def in_patient_order(rows: Sequence[EvaluationResult]) -> list[EvaluationResult]:
