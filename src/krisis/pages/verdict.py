@@ -278,8 +278,8 @@ def _knew_when(table: Table, guideline: _Comparator | None) -> VerdictLine:
     constant = _mean_of_parts(table, [(deferred - half, due), (answered - half, safe)])
     mean = constant.moved(lambda value: 0.5 + value)
     answer = _compared(table, constant, difference, min(int(due.sum()), int(safe.sum())))
-    words = "{} on average, where always answering or always deferring has 50 %"
-    figures.append(Stated(words=words, estimate=mean, brief=answer == "cannot tell"))
+    if answer == "cannot tell":
+        figures.append(Stated(words="{} on average, and a constant policy 50 %", estimate=mean))
     return line(answer, figures, compared)
 
 
@@ -363,10 +363,9 @@ def _right(table: Table, rival: _Comparator | None) -> VerdictLine:
             brief=decided or not compared,
         )
     )
-    words = "better by {}" if constant.value > 0 else "difference {}"
-    compared.append(
-        Stated(words=words, estimate=constant, kind="difference", brief=answer == "cannot tell")
-    )
+    if answer == "cannot tell":
+        words = "better by {}" if constant.value > 0 else "difference {}"
+        compared.append(Stated(words=words, estimate=constant, kind="difference"))
     return line(answer, figures, compared)
 
 
