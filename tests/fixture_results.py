@@ -13,7 +13,8 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of, rows_of_every
 
 import krisis
 from krisis.decisions.costs import CostTable
-from krisis.metrics.base import Rows
+from krisis.metrics.base import MetricScores, Rows
+from krisis.metrics.selective_prediction import risk_coverage_curve
 from krisis.pages.sheet import Sheet, build_sheet
 from krisis.pages.sweep import SweepResult, TaskRuns
 from krisis.results.result import BenchmarkResult
@@ -154,6 +155,8 @@ RESULTS: dict[str, Callable[[], Any]] = {
         krisis.certify(sure(), risk=0.1, by=["sex"]), sure("sure", start=300, wrong=3)
     ),
     "sheet": _sheet,
+    "scores": lambda: MetricScores(run("careful").metric_scores),
+    "curve": lambda: risk_coverage_curve([0.0, 1.0, 0.0], [0.9, 0.8, 0.7], 4),
     "audit": lambda: krisis.audit(run("careful"), by=["sex", "age:40:60", "ckd_stage"]),
     "audit.against": lambda: krisis.audit(run("careful"), against=[weak()], agreement=["sex"]),
 }

@@ -52,7 +52,7 @@ def test_every_cell_of_the_example_shows_its_table_or_curve(cells: list[Any]) ->
     assert html(result).startswith(first)
     assert "selective_accuracy" in html(scores)
     assert "abstained" in html(rows)
-    assert html(curve).startswith("<svg")
+    assert "<svg" in html(curve)
     assert "majority minus guideline" in html(compared)
 
 

@@ -56,7 +56,7 @@ def test_the_examples_run(krisis: Any, example: str, model: str, n_records: int)
     assert code == 0, error
     assert f"Records: {n_records} loaded" in printed
     path = only_run(Path("runs"))
-    assert facts(load_run(path).document())["data"]
+    assert facts(load_run(path).document())["Data"]
     described = load_run(only_run(Path("runs"))).suite_description
     assert described["provenance"][0]["licence"] == "Apache-2.0"
 

@@ -142,9 +142,9 @@ def test_small_groups_are_named_and_figures_are_those_of_the_rows(tmp_path: Path
     assert not tiny.measures
     assert not tiny.flags
     assert "fewer than 20 patients" in tiny.reason
-    assert "site tiny" not in [row[0] for row in group_table(audit).rows]
+    assert "site: tiny" not in [row[0] for row in group_table(audit).rows]
     words = said(Audit(audit).document())
-    assert "site tiny: fewer than 20 patients" in words
+    assert "site: tiny: fewer than 20 patients" in words
     assert not any(point["group"] == "site_tiny" for point in audit.curve)
     whole = audit.overall
     assert whole["coverage"].value == pytest.approx(350 / 400)
@@ -188,7 +188,7 @@ def test_groups_within_patients_are_compared_within_them(tmp_path: Path) -> None
         (lambda i, rng: {"confidence": None}, "no curve"),
         (lambda i, rng: {"metadata": {}}, "all rows are in one group (unknown_site)"),
         (lambda i, rng: {"metadata": {"site": "x", "age": i}}, "the rows have: age, site"),
-        (lambda i, rng: {"metadata": {"site": i}} if i < 3 else {}, "site 1: fewer than 20"),
+        (lambda i, rng: {"metadata": {"site": i}} if i < 3 else {}, "site: 1: fewer than 20"),
     ],
     ids=["all right", "no confidence", "no metadata", "one group", "one member"],
 )

@@ -615,7 +615,7 @@ def test_a_check_that_cannot_tell_names_a_number_and_one_that_tells_none(tmp_pat
     (part,) = found.parts
     assert part.n_to_tell is not None
     assert part.n_to_tell > part.n_patients
-    assert f"about {part.n_to_tell:,} similar patients" in str(found)
+    assert f"about {part.n_to_tell:,} similar patients" in " ".join(str(found).split())
     assert found.to_json()["parts"][0]["n_to_tell"] == part.n_to_tell
 
 

@@ -399,9 +399,9 @@ def test_a_written_cost_table_loads_back_to_the_same_decision(tmp_path: Path) ->
     assert costs_of_run(beyond, path).defer == 2
 
 
-def test_a_threshold_that_is_written_is_never_below_the_true_one_and_never_reaches_one() -> None:
+def test_a_threshold_that_is_written_is_never_above_the_true_one() -> None:
     written = [threshold(t) for t in (0.5, 1.0, 0.99999999, 0.8765432)]
-    assert written == ["0.5000", "1.0000", "0.99999999", "0.8766"]
+    assert written == ["0.50", "1.00", "0.999999", "0.876543"]
 
 
 def test_zero_and_one_of_several_answers_make_no_positive_one() -> None:

@@ -103,7 +103,7 @@ def test_where_nothing_could_be_tested_no_risk_is_called_tested(run: RunItems) -
     found = threshold_of_run(run, RiskBound(risk=0.001))
     assert (found.threshold, found.n_lowest) == (None, 0)
     assert math.isnan(found.lowest_risk)
-    assert found.reason.endswith("answers with a confidence are too few to test a threshold")
+    assert found.reason.endswith("answers with a confidence are too few")
 
 
 def test_a_threshold_that_is_asked_for_is_audited(run: RunItems) -> None:

@@ -63,6 +63,8 @@ HELD = {
     "audit": "audit.against",
     "monitor": "monitor.broken",
     "sheet": "sheet",
+    "scores": "scores",
+    "curve": "curve",
 }
 
 

@@ -72,12 +72,7 @@ def test_labels_are_judged_by_both_shares_with_their_denominators() -> None:
     ]
     line = judged(rows).line("deferral")
     assert line.answer == "yes"
-    assert [one.estimate.value for one in line.figures] == [
-        30 / 40,
-        54 / 60,
-        (30 / 40 + 54 / 60) / 2,
-    ]
-    assert not line.figures[2].brief  # only where nothing is decided
+    assert [one.estimate.value for one in line.figures] == [30 / 40, 54 / 60]
     assert str(line.figures[0]).endswith("of the 40 due")
     assert str(line.figures[1]).endswith("of the 60 safe")
 
@@ -145,8 +140,8 @@ def test_right_answers_are_compared_where_the_guideline_answered_too() -> None:
     line = judged(model, half).line("correctness")
     assert line.answer == "yes"
     assert line.figures[0].estimate.value == 0.9
-    assert [one.estimate.value for one in line.compared] == [0.5, 0.9, 0.5, 0.4]
-    assert [one.brief for one in line.compared] == [True, False, False, False]
+    assert [one.estimate.value for one in line.compared] == [0.5, 0.9, 0.5]
+    assert [one.brief for one in line.compared] == [True, False, False]
     assert "on 50 of them" in str(line.compared[0])
     equal = judged(model, model).line("correctness")
     assert equal.answer == "partly"

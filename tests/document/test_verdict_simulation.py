@@ -15,7 +15,7 @@ import pytest
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.verdict import (
-    _comparator,
+    _guideline,
     _knew_when,
     _right,
     _trusted,
@@ -81,9 +81,9 @@ class World:
         result = BenchmarkResult(rows, {}, {}, extras=FACTS)
         run = items_of_result(result, source_of(result))
         result.baseline_rows = {"guideline": Rows(guide, result.rows.answers)} if guide else {}
-        theirs = _comparator(run.table, result, "")
+        theirs = _guideline(run.table, result, "")
         return {
-            "deferral": _knew_when(run, theirs).answer,
+            "deferral": _knew_when(run.table, theirs).answer,
             "correctness": _right(run.table, theirs).answer,
             "confidence": _trusted(run.table).answer,
             "groups": bool(

@@ -139,7 +139,7 @@ class StudyCost:
 class Plan(Documented):
     """The size of a study and how often it will reach its goal.
 
-    ``power`` is that of the simulation of this size, or of the formula where none was made; for
+    ``power`` is that of the formula at this size, or of the simulation where that corrected it; for
     `estimate` it is the probability that the interval is narrow enough.
     """
 
@@ -641,7 +641,9 @@ class _Simulator:
             n = math.ceil(min(max(rescaled(n, outcomes), n / 5), 5 * n))
             if not missed < n < reached:
                 n = math.ceil((missed + reached) / 2)
-        return n, share, found
+        # What confirms the formula is the first simulation; later ones are held against the target.
+        confirmed = formula is not None and near and tolerance is _chance
+        return n, formula(n) if formula is not None and confirmed else share, found
 
     def plan(
         self,

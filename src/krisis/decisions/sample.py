@@ -187,7 +187,7 @@ FEWEST_FOR_BETTING = 5
 _LEAST_RISK = 1e-6
 _TESTS_AT_ONCE = 1024
 _SHOWN = 0.975
-_USUAL = 0.2
+_USUAL = 0.1
 TestName = Literal["exact binomial", "Hoeffding–Bentkus", "betting", "none"]
 
 
@@ -350,9 +350,9 @@ class ThresholdSearch:
         """Tell whether every group of most confident answers is shown to exceed the bound.
 
         A risk seen above the bound may be bad luck, and more rows allow stricter thresholds to be
-        tested. So every candidate with enough rows for a test must exceed it at 97.5 %, and stricter
-        ones must not look better: as few losses as theirs must be usual at the lowest risk of the
-        others. Of `crc`, which bounds another risk, nothing is said.
+        tested. So every candidate with enough rows for a test must exceed it at 97.5 %, and
+        stricter ones must not look better: as few losses as theirs must be usual at the lowest risk
+        of the others. Of `crc`, which bounds another risk, nothing is said.
         """
         found, size = self.tested.candidates, self.tested.most_rows if self.tested.clustered else 1
         if self.method == "crc" or self.chosen is not None:

@@ -155,7 +155,7 @@ def threshold_of_sample(
         )
     if found.lowest is None:
         n = found.tested.n_scored
-        none = f"{n:,} answers with a confidence are too few to test a threshold"
+        none = "1 answer is too few" if n == 1 else f"{n:,} answers with a confidence are too few"
         if not n:
             none = "no answer has a confidence"
         return ThresholdInForce(bound=bound, answered=own, reason=none, search=found)

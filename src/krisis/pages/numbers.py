@@ -144,7 +144,9 @@ def threshold(value: float) -> str:
     >>> threshold(0.8336129), threshold(0.9), threshold(0.99999999)
     ('0.833612', '0.90', '0.999999')
     """
-    cut = Decimal(repr(value)).quantize(_LAST_OF_A_THRESHOLD, rounding=ROUND_FLOOR).normalize()
+    cut = (
+        Decimal(repr(float(value))).quantize(_LAST_OF_A_THRESHOLD, rounding=ROUND_FLOOR).normalize()
+    )
     return max(f"{cut:f}", f"{cut:.2f}", key=len)
 
 
@@ -265,7 +267,9 @@ def decimal(value: float, decimals: int) -> str:
     """
     # Half is rounded away from 0, as people do it; Python would round 86.5 to 86 and 87.5 to 88.
     last = Decimal(1).scaleb(-decimals)
-    rounded = Decimal(repr(value)).quantize(last, ROUND_HALF_UP) if math.isfinite(value) else value
+    rounded = (
+        Decimal(repr(float(value))).quantize(last, ROUND_HALF_UP) if math.isfinite(value) else value
+    )
     text = f"{rounded:,.{decimals}f}"
     return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", MINUS)
 

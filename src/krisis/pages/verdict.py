@@ -260,8 +260,8 @@ def _knew_when(table: Table, guideline: _Comparator | None) -> VerdictLine:
                 for column, among in ((left, due_too), (theirs, safe_too))
             )
             compared = [
-                Stated(words=f"{guideline.name} deferred {{}}", estimate=deferred_too),
-                Stated(words="answered {}", estimate=answered_too),
+                Stated(words=f"{guideline.name} {{}} of due", estimate=deferred_too),
+                Stated(words="{} of safe", estimate=answered_too),
             ]
             parts = [(_minus(deferred, left), due_too), (_minus(answered, theirs), safe_too)]
             difference = _mean_of_parts(table, parts)
@@ -276,10 +276,10 @@ def _knew_when(table: Table, guideline: _Comparator | None) -> VerdictLine:
     # Always answering and always deferring both have 1 on one side and 0 on the other: mean 1/2.
     half = np.full(table.n_scored, 0.5)
     constant = _mean_of_parts(table, [(deferred - half, due), (answered - half, safe)])
-    mean = constant.moved(lambda value: 0.5 + value)
+    mean = constant.moved(lambda value: min(max(0.5 + value, 0.0), 1.0))
     answer = _compared(table, constant, difference, min(int(due.sum()), int(safe.sum())))
     if answer == "cannot tell":
-        figures.append(Stated(words="{} on average, and a constant policy 50 %", estimate=mean))
+        figures.append(Stated(words="mean {}, constant policy 50 %", estimate=mean))
     return line(answer, figures, compared)
 
 

@@ -284,7 +284,7 @@ def test_every_question_has_another_wording(kind, task, options):
 def test_a_report_names_the_guideline(guideline):
     suite = made(HypertensionSuite, "third-reading", guideline=guideline)
     result = Benchmark(suite, backend_from_name("guideline"), []).run()
-    assert facts(result.document())["data"].endswith(f"; guideline: {guideline}")
+    assert facts(result.document())["Data"].endswith(f"; guideline: {guideline}")
     assert result.suite_description["guideline"] == guideline
 
 
