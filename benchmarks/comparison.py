@@ -132,7 +132,9 @@ def main() -> None:
     for name, world in ((n, w) for n, ws in sets.items() if asked.only in (None, n) for w in ws):
         drawn = areas_compared if name == "area" else compared
         found = list(drawn(world, asked.runs))
-        shares = {k: round(float(np.mean([f[k] <= ALPHA for f in found])), 3) for k in found[0]}
+        shares = {
+            k: round(float(np.mean([f[k] <= ALPHA for f in found if k in f])), 3) for k in found[0]
+        }
         print(world, shares, flush=True)
 
 
