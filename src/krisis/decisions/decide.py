@@ -378,7 +378,7 @@ def decide_run(
     if not chow.reason:
         asked.append(rows.asked("Chow's rule", "chow", chow.accepted))
     patients = run.table.patients
-    if patients.n > 1:
+    if patients.n > 1 and not np.isnan(score).all():
         n_folds, seed = options.n_folds, options.score.seed
         fitted = cross_fitted(score, rows.extra, patients.code, n_folds=n_folds, seed=seed)
         asked.append(rows.asked("best threshold, cross-fitted", "cross-fitted", fitted, best))
@@ -406,7 +406,7 @@ def decide_run(
         savings=_savings(rows, asked),
         best_threshold=best,
         chow=chow,
-        note=f"There is no score and hence no curve: {missing}" if missing else "",
+        note=f"No threshold can be chosen: {in_force.reason}." if missing else "",
     )
 
 

@@ -257,12 +257,12 @@ def decide_assumptions(decision: Decision) -> list[str]:
     found = [
         f"Future {person}s are like these {n_patients} {person}s, and their labels are right.",
         "Rows without an answer, or without a score, are deferred at any threshold.",
-        f"Deferring costs what the table says, whatever the reader of the {unit} then does.",
+        "Deferring costs what the table says; errors of the people who then read are not priced.",
         f"Intervals resample {person}s and take thresholds as given."
         if n_patients > 1
         else f"One {person} cannot be resampled: intervals are all that the costs allow.",
     ]
-    if n_patients > 1:
+    if any(policy.kind == "cross-fitted" for policy in decision.policies):
         found.append(
             f"Cross-fitting is over {min(options.n_folds, n_patients)} folds of {person}s, seed "
             f"{options.score.seed}; its interval leaves out how the choice itself would vary."

@@ -77,7 +77,9 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
                 _print_part(console, part)
     if document.commands:
         console.print()
-        for command in document.commands:
+        # What is printed already needs no command.
+        left = [one for one in document.commands if not (verbose and one.endswith("--verbose"))]
+        for command in left:
             # A command to copy is never broken.
             console.print(_safe(command), soft_wrap=True)
 
