@@ -75,8 +75,8 @@ def test_a_model_that_abstains_guesses_nothing() -> None:
         ([(3, 0.5), ("stage 3", 0.2)], "appears twice"),
         ([(3, 0.6), (4, 0.5)], "add up to 1.1, above 1"),
         ([(3, 0.55), (4, 0.48)], "add up to 1.03, above 1"),
-        ([(3, 1.2)], "probability must lie between 0 and 1"),
-        ([(3, -0.1)], "probability must lie between 0 and 1"),
+        ([(3, 1.2)], "probability must be between 0 and 1"),
+        ([(3, -0.1)], "probability must be between 0 and 1"),
         ([(3, None)], "probability in the reply is null"),
         ([(None, 0.5)], "guess in the reply is null"),
         ([(7, 0.5)], "none of the allowed answers"),
@@ -151,9 +151,9 @@ def test_the_first_of_two_steps_asks_for_no_confidence() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"probability": 1.2}', "must lie between 0 and 1"),
+        ('{"probability": 1.2}', "must be between 0 and 1"),
         ('{"probability": null}', "is null"),
-        ('{"probability": "high"}', "must lie between 0 and 1"),
+        ('{"probability": "high"}', "must be between 0 and 1"),
         ('{"confidence": 0.4}', "no JSON object with a probability"),
         ("I cannot say.", "no JSON object with a probability"),
         ("", "no JSON object with a probability"),

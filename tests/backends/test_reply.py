@@ -137,7 +137,7 @@ def test_confidence_is_a_probability_or_a_percentage_with_its_sign(
     "value", [85, 1.01, -0.1, 1e308, "85", "high", "101%", True, [], "-5%", "٣%", 10**400]
 )
 def test_any_other_confidence_is_malformed(value: Any) -> None:
-    with pytest.raises(MalformedReply, match="confidence must lie between 0 and 1"):
+    with pytest.raises(MalformedReply, match="confidence must be between 0 and 1"):
         single(reply(confidence=value))
 
 

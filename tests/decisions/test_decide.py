@@ -289,7 +289,7 @@ def test_a_team_reads_what_is_deferred() -> None:
         ({}, "say once how well"),
         ({"accuracy": 0.9, "column": "reader"}, "say once how well"),
         ({"sensitivity": 0.9}, "say once how well"),
-        ({"accuracy": 1.5}, "accuracy must lie between 0 and 1"),
+        ({"accuracy": 1.5}, "accuracy must be between 0 and 1"),
         ({"accuracy": 0.9, "minutes": 6}, "unknown field of the team in c.yaml: 'minutes'"),
         ({"accuracy": "good"}, "accuracy of the team must be a number, not 'good'"),
         ({"column": "nobody"}, "unknown metadata column 'nobody'"),

@@ -74,7 +74,7 @@ def test_a_row_changed_after_construction_is_still_checked() -> None:
     rows = [EvaluationResult(1, 1, confidence=0.5), EvaluationResult(1, 1, confidence=0.5)]
     for bad in (1.2, math.nan):
         rows[1].confidence = bad
-        with pytest.raises(ValueError, match="row 1: confidence must lie between 0 and 1"):
+        with pytest.raises(ValueError, match="row 1: confidence must be between 0 and 1"):
             Accuracy()(rows)
     rows[1].confidence = None
     rows[1].ground_truth = None  # type: ignore[assignment]

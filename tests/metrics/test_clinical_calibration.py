@@ -259,8 +259,8 @@ def test_nine_tenths_against_the_positive_answer_are_one_tenth_for_it() -> None:
     ("wrong", "error", "words"),
     [
         ({"of": "class1"}, UnknownName, "unknown outcome 'class1'"),
-        ({"clip": 0.5}, InvalidValue, "clip must lie between 1e-15 and 0.5, not 0.5"),
-        ({"clip": 1}, InvalidValue, "clip must lie between"),
+        ({"clip": 0.5}, InvalidValue, "clip must be between 1e-15 and 0.5, not 0.5"),
+        ({"clip": 1}, InvalidValue, "clip must be between"),
     ],
 )
 def test_a_wrong_parameter_is_refused(

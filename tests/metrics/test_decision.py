@@ -125,7 +125,7 @@ def test_a_price_can_be_given_and_is_part_of_the_name() -> None:
     assert scored(half, TEN).value == pytest.approx((2 + 3 * 0.5) / 10)
     assert half.label == "Decision Cost [price=0.5]"
     for wrong in (0, 1, -0.2, "0.2"):
-        with pytest.raises(InvalidValue, match="price of deferring must lie between 0 and 1"):
+        with pytest.raises(InvalidValue, match="price of deferring must be between 0 and 1"):
             DecisionCost(price=wrong)  # type: ignore[arg-type]
 
 
@@ -191,7 +191,7 @@ def test_the_headline_of_a_task_with_a_price_is_skill(kidney: CKDSuite) -> None:
     own = Task("sepsis", answers={0: "no", 1: "yes"}, metrics=("accuracy",), price=0.1)
     assert own.metrics == ("decision_skill", "decision_cost", "accuracy")
     assert Task("sepsis", metrics=("accuracy",)).metrics == ("accuracy",)
-    with pytest.raises(InvalidValue, match="price of the task 'sepsis' must lie between 0 and 1"):
+    with pytest.raises(InvalidValue, match="price of the task 'sepsis' must be between 0 and 1"):
         Task("sepsis", price=20)
 
 

@@ -256,7 +256,7 @@ def test_items_that_have_no_curve_are_refused(arguments, message):
 def test_a_coverage_outside_the_unit_interval_is_refused(coverage):
     curve = risk_coverage_curve([0.0], [1.0], 1)
     for question in (curve.aurc, curve.augrc, curve.risk_at):
-        with pytest.raises(UserError, match="must lie above 0"):
+        with pytest.raises(UserError, match="must be above 0"):
             question(coverage)
 
 

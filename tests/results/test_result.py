@@ -112,7 +112,7 @@ BROKEN: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
     (
         "confidence",
         lambda c: change(c, "evaluation_results", 0, "confidence", value=1.2),
-        "row 0: confidence must lie between 0 and 1, not 1.2",
+        "row 0: confidence must be between 0 and 1, not 1.2",
     ),
     (
         "text",

@@ -321,8 +321,7 @@ def _confidence(value: object, name: str = "confidence") -> float | None:
         number = float(match[1]) / (100 if match[2] else 1)
     if number is None or not 0 <= number <= 1:
         raise MalformedReply(
-            f"{name} must lie between 0 and 1, or be a percentage with its sign, "
-            f"not {_shown(value)}"
+            f"{name} must be between 0 and 1, or be a percentage with its sign, not {_shown(value)}"
         )
     return number
 

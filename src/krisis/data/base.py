@@ -103,7 +103,7 @@ class SuiteConfig:
         if not isinstance(self.seed, int) or self.seed < 0:
             raise InvalidValue(f"seed must be a whole number of 0 or more, not {self.seed!r}")
         if not 0 < self.test_size < 1:
-            raise InvalidValue(f"test_size must lie between 0 and 1, not {self.test_size!r}")
+            raise InvalidValue(f"test_size must be between 0 and 1, not {self.test_size!r}")
 
     @property
     def has_chosen_n_synthetic(self) -> bool:

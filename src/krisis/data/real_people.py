@@ -49,7 +49,7 @@ class DeferralPrice:
     def __post_init__(self) -> None:
         number = isinstance(self.risk, int | float) and not isinstance(self.risk, bool)
         if self.risk is not None and not (number and 0.0 < self.risk < 1.0):
-            raise InvalidValue(f"the deferral risk must lie between 0 and 1, not {self.risk!r}")
+            raise InvalidValue(f"the deferral risk must be between 0 and 1, not {self.risk!r}")
 
 
 def equal_costs(answers: Iterable[Label], price: float) -> CostTable:

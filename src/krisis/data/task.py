@@ -114,7 +114,7 @@ class Task:
         if self.price is not None:
             if not 0.0 < self.price < 1.0:
                 raise InvalidValue(
-                    f"the price of the task {self.name!r} must lie between 0 and 1, not "
+                    f"the price of the task {self.name!r} must be between 0 and 1, not "
                     f"{self.price!r}; 0.2 is a fifth of what a wrong answer costs"
                 )
             others = (name for name in self.metrics if name not in HEADLINE)

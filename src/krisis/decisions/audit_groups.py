@@ -129,7 +129,7 @@ class GroupOptions:
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise InvalidValue(f"the threshold must be a number, not {self.threshold!r}")
         if self.coverage is not None and not 0 < self.coverage <= 1:
-            raise InvalidValue(f"the coverage must lie between 0 and 1, not {self.coverage!r}")
+            raise InvalidValue(f"the coverage must be between 0 and 1, not {self.coverage!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,9 +190,7 @@ class CertifyOptions:
         if self.method not in METHODS:
             raise UnknownName.among("method", self.method, METHODS)
         if self.method == "crc" and self.delta is not None:
-            raise InvalidValue(
-                "crc promises an expectation and has no delta; omit it or use fixed-sequence"
-            )
+            raise InvalidValue("crc bounds the expected risk; --delta does not apply")
         if self.method == "crc" and self.by:
             raise InvalidValue(
                 "crc has no delta to divide over groups; omit --by or use fixed-sequence"

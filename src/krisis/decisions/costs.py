@@ -44,7 +44,7 @@ class Team:
         for name in ("sensitivity", "specificity", "accuracy"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
-                raise InvalidValue(f"the reader's {name} must lie between 0 and 1, not {value!r}")
+                raise InvalidValue(f"the reader's {name} must be between 0 and 1, not {value!r}")
         pair = (self.sensitivity, self.specificity)
         ways = (pair != (None, None), self.accuracy is not None, bool(self.column))
         if sum(ways) != 1 or pair.count(None) == 1:

@@ -68,12 +68,12 @@ class CurveOptions:
         wrong = [t for t in self.thresholds if not 0 < t < 1]
         if wrong or not self.thresholds:
             raise InvalidValue(
-                "threshold probabilities must lie between 0 and 1, both ends excluded, not "
+                "threshold probabilities must be between 0 and 1, both ends excluded, not "
                 f"{wrong[0] if wrong else 'none at all'}"
             )
         if self.answer_from is not None and not 0 <= self.answer_from <= 1:
             raise InvalidValue(
-                "the confidence from which on the model answers must lie between 0 and 1, not "
+                "the confidence from which on the model answers must be between 0 and 1, not "
                 f"{self.answer_from!r}"
             )
 

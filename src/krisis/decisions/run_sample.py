@@ -164,7 +164,7 @@ def losses_of(run: RunItems, options: ScoreOptions) -> FloatArray:
     losses[run.predicted] = run.losses("error" if loss == "error" else "abs_norm")
     if run.predicted.any() and np.nanmax(losses) > 1:
         raise InvalidValue(
-            f"an answer of {run.source.path} lies beyond the answers of its task, so its distance "
+            f"an answer of {run.source.path} is not one of the allowed answers, so its distance "
             "is above 1; use the loss 'error'"
         )
     return losses

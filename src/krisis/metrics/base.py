@@ -71,7 +71,7 @@ class EvaluationResult(ShortRepr):
                 confidence = self.confidence = _as_float(confidence)
             if not 0.0 <= confidence <= 1.0:
                 raise InvalidValue(
-                    f"confidence must lie between 0 and 1, not {confidence!r}; "
+                    f"confidence must be between 0 and 1, not {confidence!r}; "
                     "divide percentages by 100 and leave an unknown confidence None"
                 )
         if not self.cluster_id:

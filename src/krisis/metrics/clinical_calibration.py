@@ -102,7 +102,7 @@ class _Recalibrated(_OfProbability):
     def __init__(self, of: str = "correct", *, clip: float = 1e-6, group_by: str = "") -> None:
         super().__init__(of, group_by=group_by)
         if isinstance(clip, bool) or not isinstance(clip, float) or not 1e-15 <= clip < 0.5:
-            raise InvalidValue(f"clip must lie between 1e-15 and 0.5, not {clip!r}")
+            raise InvalidValue(f"clip must be between 1e-15 and 0.5, not {clip!r}")
         self.clip = clip
 
     def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:

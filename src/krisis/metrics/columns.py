@@ -299,7 +299,7 @@ class RowColumns(Columns):
         if np.count_nonzero(np.isnan(found)) > stated.count(None):
             place = next(at for at in np.flatnonzero(np.isnan(found)) if stated[at] is not None)
             raise InvalidValue(
-                f"{self.row_name(int(place))}: confidence must lie between 0 and 1, not nan"
+                f"{self.row_name(int(place))}: confidence must be between 0 and 1, not nan"
             )
         return found
 

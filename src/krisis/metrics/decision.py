@@ -127,7 +127,7 @@ class _OfDecisions(BaseMetric):
 
     def __init__(self, price: float | None = None, *, group_by: str = "") -> None:
         if price is not None and not (isinstance(price, int | float) and 0 < price < 1):
-            raise InvalidValue(f"the price of deferring must lie between 0 and 1, not {price!r}")
+            raise InvalidValue(f"the price of deferring must be between 0 and 1, not {price!r}")
         self.price, self.group_by = price, group_by
 
     def price_of(self, table: Table) -> float | None:

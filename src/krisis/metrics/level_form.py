@@ -167,7 +167,7 @@ class _WeightedLevels(Weighted):
 class Recalibration(LevelFigure):
     """Intercept of logit P = a + logit p, or with ``sloped`` the b of logit P = a + b logit p.
 
-    The levels of ``outcomes`` must lie between ``clip`` and 1 − ``clip``.
+    The levels of ``outcomes`` must be between ``clip`` and 1 − ``clip``.
     """
 
     def __init__(self, outcomes: Outcomes, *, sloped: bool, clip: float) -> None:

@@ -181,7 +181,7 @@ def spread_evenly(n_points: int, most: int) -> IntArray:
 def check_coverage(coverage: float) -> float:
     """Return a coverage above 0 and at most 1."""
     if not 0.0 < coverage <= 1.0:
-        raise InvalidValue(f"a coverage must lie above 0 and at most at 1, not {coverage!r}")
+        raise InvalidValue(f"a coverage must be above 0 and at most 1, not {coverage!r}")
     return float(coverage)
 
 

@@ -167,7 +167,7 @@ class Table:
         if outside.any():
             first = int(np.flatnonzero(outside)[0])
             raise InvalidValue(
-                f"{self.columns.row_name(int(self.positions[first]))}: confidence must lie "
+                f"{self.columns.row_name(int(self.positions[first]))}: confidence must be "
                 f"between 0 and 1, not {float(self.confidence[first])!r}"
             )
 

@@ -42,7 +42,7 @@ class BootstrapOptions:
         if isinstance(self.n_resamples, bool) or self.n_resamples < 0:
             raise InvalidValue(f"n_resamples must be 0 or more, not {self.n_resamples!r}")
         if not 0 <= self.seed < 2**32:
-            raise InvalidValue(f"seed must lie between 0 and 2**32 - 1, not {self.seed!r}")
+            raise InvalidValue(f"seed must be between 0 and 2**32 - 1, not {self.seed!r}")
         if self.rng not in ("default", "legacy"):
             raise InvalidValue(f"rng must be 'default' or 'legacy', not {self.rng!r}")
         check_level(self.level)

@@ -87,7 +87,7 @@ def interval_heading(intervals: Iterable[Interval | None]) -> str:
 def check_level(level: float) -> float:
     """Return a confidence level that lies strictly between 0 and 1."""
     if not 0.0 < level < 1.0:
-        raise InvalidValue(f"the confidence level must lie between 0 and 1, not {level!r}")
+        raise InvalidValue(f"the confidence level must be between 0 and 1, not {level!r}")
     return level
 
 

@@ -39,7 +39,7 @@ class ShareDesign:
     def of(cls, rows: FloatArray, *, prior_icc: float, level: float) -> ShareDesign:
         """Build from the rows of every patient, each at least 1."""
         if not 0 <= prior_icc <= 1:
-            raise InvalidValue(f"prior_icc must lie between 0 and 1, not {prior_icc!r}")
+            raise InvalidValue(f"prior_icc must be between 0 and 1, not {prior_icc!r}")
         n_rows = float(rows.sum())
         mean_patient_rows = float(rows @ rows) / n_rows
         # 1/(1 − t/N) undoes what a patient's pull on the share takes off its own deviation; for
@@ -255,7 +255,7 @@ def _checked(hits: ArrayLike, rows: ArrayLike) -> tuple[FloatArray, FloatArray]:
     if x.shape != t.shape or x.ndim != 1:
         raise InvalidValue(f"hits {x.shape} and rows {t.shape} must be two lists of one length")
     if x.size and not (x.min() >= 0 and (x <= t).all()):
-        raise InvalidValue("the hits of a patient must lie between 0 and its number of rows")
+        raise InvalidValue("the hits of a patient must be between 0 and its number of rows")
     if x.size and t.min() == 0:
         x, t = x[t > 0], t[t > 0]
     if t.size == 0:

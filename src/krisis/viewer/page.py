@@ -75,7 +75,7 @@ def number_of(query: Mapping[str, str], name: str) -> float | None:
     except ValueError:
         raise InvalidValue(f"{name} must be a number, not {value!r}") from None
     if not 0 <= number <= 1:
-        raise InvalidValue(f"{name} must lie between 0 and 1, not {value!r}")
+        raise InvalidValue(f"{name} must be between 0 and 1, not {value!r}")
     return number
 
 

@@ -109,5 +109,5 @@ def test_other_tasks_and_temperatures_are_refused_in_words() -> None:
     with pytest.raises(InvalidValue, match="the lexicon reads PHQ-8 items only, not 'no item'"):
         Lexicon()({"sc": 1.0}, "")
     for wrong in (2, "warm"):
-        with pytest.raises(InvalidValue, match="temperature must lie between 0 and 1"):
+        with pytest.raises(InvalidValue, match="temperature must be between 0 and 1"):
             LexiconBackend(temperature=wrong).prepare(PHQ8Suite())

@@ -49,7 +49,7 @@ class Fitted(BaseBackend):
     def __init__(self, *, least_confidence: float | None = None) -> None:
         if least_confidence is not None and not 0.0 <= least_confidence <= 1.0:
             raise InvalidValue(
-                f"least_confidence must lie between 0 and 1, not {least_confidence!r}"
+                f"least_confidence must be between 0 and 1, not {least_confidence!r}"
             )
         self.least_confidence = least_confidence
         self._fitted: dict[str, _Fit] = {}

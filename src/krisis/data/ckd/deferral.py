@@ -46,7 +46,7 @@ class Deferral:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise InvalidValue(f"{name} of the deferral must be a number, not {value!r}")
         if not 0.0 < self.risk < 1.0:
-            raise InvalidValue(f"the deferral risk must lie between 0 and 1, not {self.risk!r}")
+            raise InvalidValue(f"the deferral risk must be between 0 and 1, not {self.risk!r}")
         if not self.margin_ml_min >= 0.0:
             raise InvalidValue(f"margin_ml_min must be 0 or more, not {self.margin_ml_min!r}")
 

@@ -231,7 +231,7 @@ class Lexicon:
     def __post_init__(self) -> None:
         number = isinstance(self.temperature, int | float)
         if not number or not 0 <= self.temperature <= 1:
-            raise InvalidValue(f"temperature must lie between 0 and 1, not {self.temperature!r}")
+            raise InvalidValue(f"temperature must be between 0 and 1, not {self.temperature!r}")
 
     def __call__(self, features: Features, context: str) -> Judgement:
         """Score the item that the features name from the transcript."""

@@ -76,7 +76,7 @@ class RetrievalOptions:
             raise InvalidValue(f"n_references must be 1 or more, not {self.n_references!r}")
         if not 0 <= self.min_similarity <= 1:
             raise InvalidValue(
-                f"min_similarity must lie between 0 and 1, not {self.min_similarity!r}"
+                f"min_similarity must be between 0 and 1, not {self.min_similarity!r}"
             )
 
 

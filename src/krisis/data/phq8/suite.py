@@ -145,7 +145,7 @@ class PHQ8Suite(BaseDataSuite):
     ) -> None:
         super().__init__(config)
         if not 0 <= withheld_rate <= 1:
-            raise InvalidValue(f"withheld_rate must lie between 0 and 1, not {withheld_rate!r}")
+            raise InvalidValue(f"withheld_rate must be between 0 and 1, not {withheld_rate!r}")
         if data is not None and cohort != Cohort.COMMUNITY:
             raise InvalidValue("a cohort is drawn without data only; omit cohort= or data=")
         if labels is not None and data is None:
