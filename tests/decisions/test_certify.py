@@ -729,7 +729,7 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
         (["--risk", "1e-12"], "choose 1e-06 or more"),
         (["--risk", 0.1, "--delta", 1.5], "delta must be between 0 and 1"),
         (["--risk", 0.1, "--method", "magic"], "unknown method 'magic'"),
-        (["--risk", 0.1, "--method", "crc", "--delta", 0.1], "has no delta"),
+        (["--risk", 0.1, "--method", "crc", "--delta", 0.1], "--delta does not apply"),
         (["--risk", 0.1, "--method", "crc", "--by", "sex"], "no delta to divide"),
         (["--risk", 0.1, "--by", "sect"], "did you mean 'sex'"),
         (["--risk", 0.1, "--by", "sex,sex"], "name every group once"),
