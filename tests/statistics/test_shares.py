@@ -301,3 +301,13 @@ def test_few_hits_that_fell_apart_leave_more_of_the_assumed_correlation():
     # Of the hits (p = 39/40) nothing is rare: w = 1, and three patients with misses.
     hits = ShareDistribution.of([7] * 3 + [8] * 12, [8] * 15)
     assert hits.design_effect == pytest.approx((3 * 1 + 4.5) / (3 + 1))
+
+
+def test_the_list_of_fewer_hits_is_whole_also_beyond_sixty_hits() -> None:
+    # Hits spread evenly over three large patients look independent; without any hit they do not.
+    spread, rows = np.array([21.0, 20.0, 20.0]), np.full(3, 3000.0)
+    assert share_interval(spread, rows).high >= share_interval(np.zeros(3), rows).high
+    # One hit less in the third patient looks more correlated than all of them.
+    hits, rows = np.array([66.0, 0.0, 4.0]), np.full(3, 111.0)
+    fewer = ShareDistribution.of(hits - np.array([0.0, 0.0, 1.0]), rows)
+    assert share_interval(hits, rows).high >= fewer.quantile(0.975) - 1e-9
