@@ -120,10 +120,9 @@ class ShareDesign:
         - of up to `_MOST_CLOSED_HITS` hits also any number less in one patient, and each of all
           these with another patient's hits made fewer.
 
-        All of them change only the sums that D is made of, so that no list of hits is built. For
-        patients of equal size no arrangement x' has a higher limit. For unequal ones 0 of 40,000
-        random additions of a hit lowered a limit; without the last line it was one in 1,000, by
-        .003 at most.
+        All of them change only the sums that D is made of, so that no list of hits is built. Of 40,000
+        random additions to at most 60 hits none lowered a limit; without the last line one in 1,000
+        did, by .003 at most. Beyond 60 hits 1.7 % did with few large patients, by .006 at most.
         """
         n_hits = float(x.sum())
         if self.independent or n_hits < 1 or self.n_rows > _MOST_CLOSED_ROWS:
@@ -272,9 +271,10 @@ def share_interval(
 ) -> Interval:
     """Return the interval of a share from the hits and the rows of every patient.
 
-    Mid-P Clopper–Pearson on the effective sample size of `ShareDistribution`. Up to 10,000
-    rows the limits are monotone: in the same patients one more hit lowers neither of them. Without
-    a row there is no interval; with one there always is.
+    Mid-P Clopper–Pearson on the effective sample size of `ShareDistribution`. Up to 60 hits and
+    10,000 rows the limits are monotone: in the same patients one more hit lowers neither of them;
+    beyond, by .006 at most in random designs. Without a row there is no interval; with one there
+    always is.
 
     >>> interval = share_interval([0] * 44, [1] * 44)
     >>> interval.low, round(interval.high, 4), interval.method

@@ -571,7 +571,7 @@ def _artefact(run: ViewedRun, file: Path, kind: str) -> JsonObject:
 def _whose(run: ViewedRun, certificate: Certificate) -> list[str]:
     """Say so where a certificate was not made on the rows of the run, or nobody looked."""
     if certificate.calibrator_hash or run.n_rows > MOST_ROWS_READ:
-        why = "with a calibrator" if certificate.calibrator_hash else "for so many rows"
+        why = "with a calibrator" if certificate.calibrator_hash else "for a run of this size"
         return [f"Whether it was made on the rows of this run is not checked here {why}."]
     key = ("whose", certificate.calibration_rows_hash, certificate.confidence, certificate.seed)
     if run.table.shared(key, lambda: _is_of(run, certificate)):
