@@ -120,9 +120,10 @@ class ShareDesign:
         - of up to `_MOST_CLOSED_HITS` hits also any number less in one patient, and each of all
           these with another patient's hits made fewer.
 
-        All of them change only the sums that D is made of, so that no list of hits is built. Of 40,000
-        random additions to at most 60 hits none lowered a limit; without the last line one in 1,000
-        did, by .003 at most. Beyond 60 hits 1.7 % did with few large patients, by .006 at most.
+        All of them change only the sums that D is made of, so that no list of hits is built. Of
+        40,000 random additions to at most 60 hits none lowered a limit; without the last line one
+        in 1,000 did, by .003 at most. Beyond 60 hits 1.7 % did with few large patients, by .006 at
+        most.
         """
         n_hits = float(x.sum())
         if self.independent or n_hits < 1 or self.n_rows > _MOST_CLOSED_ROWS:
