@@ -14,9 +14,9 @@ from tests.stranger import Counting, counting_server, edit_json, write_payload
 
 from krisis import registry
 from krisis.errors import UnknownName
-from krisis.execution.trust import places_of
 from krisis.metrics.scoring import metric_from_name, registered_metrics
 from krisis.results.base import BenchmarkResult
+from krisis.runs.trust import places_of
 
 KEY = "sk-of-the-user-0123456789"
 

@@ -170,7 +170,7 @@ def find_or_load(kind: Kind, name: str) -> JsonValue:
     """Return the class of a name that the user typed: registered, or the place of their own code.
 
     Loading a place executes it, so this is never called with a name that a stored run holds,
-    unless the run is trusted (`krisis.execution.trust`).
+    unless the run is trusted (`krisis.runs.trust`).
 
     >>> find_or_load("metrics", "krisis.metrics.accuracy:Accuracy").key
     'accuracy'

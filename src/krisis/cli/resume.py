@@ -14,9 +14,9 @@ from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config
 from krisis.execution.grid import SweepFolder
 from krisis.execution.recorder import Recorder
-from krisis.execution.trust import TRUST, note_own, require_own
 from krisis.json_values import JsonObject, JsonValue
 from krisis.runs.load import read_description
+from krisis.runs.trust import TRUST, note_own, require_own
 
 app = new_app()
 TRUST_OPTION = typer.Option(False, "--trust")

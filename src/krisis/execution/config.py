@@ -23,10 +23,10 @@ from krisis.data.instructions import Instructions
 from krisis.data.perturbation import perturbations
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
-from krisis.execution.trust import OWN_SETTINGS, require_own
 from krisis.json_values import JsonObject, JsonValue
 from krisis.runs.load import read_description
 from krisis.runs.places import is_run_file
+from krisis.runs.trust import OWN_SETTINGS, require_own
 from krisis.yaml_values import read_mapping
 
 # Where a cluster is: processes to start here, or the scheduler of Dask.

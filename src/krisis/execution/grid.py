@@ -25,11 +25,11 @@ from krisis.backends.template import read_template
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config
 from krisis.execution.recorder import versions
-from krisis.execution.trust import OWN_PLAN, TRUST, note_own, require_own
 from krisis.json_values import JsonObject, JsonValue, read_object, write_text
 from krisis.runs.load import list_runs, read_description
 from krisis.runs.places import is_run_file, refuse_links
 from krisis.runs.read import open_run
+from krisis.runs.trust import OWN_PLAN, TRUST, note_own, require_own
 from krisis.yaml_values import read_mapping
 
 # The lists of a plan and the option of a run that each of their entries is.

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from krisis import __version__
 from krisis.errors import InvalidFile, InvalidValue, RunConflict
-from krisis.execution.trust import note_own
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import AskingFacts, Imported, Provenance
@@ -245,7 +244,6 @@ class Recorder:
             imported=opening.imported,
             asking=opening.asking,
         )
-        note_own(run_id, self._description.config)
         self._writer = RunWriter.create(self.path, self._description, opening.cases)
         self._writer.begin_session(opening.price)
         return PriorSessions()

@@ -130,13 +130,14 @@ class StoredBaselines(Mapping[str, Rows]):
 def stored_result(run: RunFile) -> BenchmarkResult | None:
     """Return what the run came to, without rows; None where that is not of these rows.
 
-    The scores are those of this version of krisis, or none.
+    The scores are those that this user computed with this version of krisis, or none.
     """
     stored = run.scores()
     left_out = run.left_out["rows"] + run.left_out["cases"]
     if stored is None or left_out or run.is_broken or stored.rows_hash != run.rows_hash:
         return None
-    scores = stored.scores if stored.version == __version__ else {}
+    is_known = run.is_own and stored.version == __version__
+    scores = stored.scores if is_known else {}
     with suppress(InvalidFile):
         return BenchmarkResult.from_dict(
             {**stored.facts, "metric_scores": scores}, place=str(run.path)

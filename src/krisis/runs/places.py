@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from krisis.errors import InvalidFile, RunConflict
 from krisis.json_values import JsonValue
+from krisis.runs.door import open_to_read
 from krisis.runs.schema import SIDE_FILES, SUFFIX
 
 # File systems on disks of this machine. WAL needs memory shared by all processes that open the
@@ -71,8 +72,12 @@ def refuse_links(path: Path, *, may_be_missing: bool = False) -> None:
 
 def is_run_file(path: Path) -> bool:
     """Say whether a path is named as a run file and is one, links not followed."""
+    return path.suffix == SUFFIX and _is_regular(path)
+
+
+def _is_regular(path: Path) -> bool:
     with suppress(OSError):
-        return path.suffix == SUFFIX and stat.S_ISREG(path.lstat().st_mode)
+        return stat.S_ISREG(path.lstat().st_mode)
     return False
 
 
@@ -160,7 +165,7 @@ def lock_file(path: Path) -> Path:
 
 def is_written(path: Path) -> bool:
     """Say whether a process holds a run file at this moment; nothing is left in the folder."""
-    if not lock_file(path).exists():
+    if not _is_regular(lock_file(path)):
         return False
     lock = FileLock(lock_file(path), mode=0o600)
     try:
@@ -179,7 +184,7 @@ def writer_of(path: Path) -> str:
     """Say who wrote a run file last, in brackets; "" where that is not known."""
     with (
         suppress(sqlite3.Error, TypeError),
-        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection,
+        closing(open_to_read(path)) as connection,
     ):
         pid, host, started_at = connection.execute(
             "SELECT pid, host, started_at FROM sessions ORDER BY id DESC LIMIT 1"
@@ -187,10 +192,3 @@ def writer_of(path: Path) -> str:
         since = datetime.fromtimestamp(started_at, UTC).isoformat(timespec="seconds")
         return f" (pid {pid} on {host}, since {since})"
     return ""
-
-
-def is_own(path: Path) -> bool:
-    """Say whether a file belongs to this user; where files have no such owner, it does."""
-    if sys.platform == "win32":
-        return True
-    return path.stat().st_uid == os.geteuid()

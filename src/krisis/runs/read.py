@@ -63,7 +63,17 @@ from krisis.results.artefacts import refused
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import STOP_CAUSES, StopCause
 from krisis.runs.description import RunDescription
-from krisis.runs.places import has_unmerged, is_own, is_written, refuse_links
+from krisis.runs.door import (
+    BoundedConnection,
+    check_schema,
+    is_own,
+    open_to_read,
+    open_to_write,
+    refuse_journal,
+    refuse_super_journal,
+    size_of,
+)
+from krisis.runs.places import has_unmerged, is_written, refuse_links, side_files
 from krisis.runs.provider_batches import BatchRequest, ProviderBatch, ProviderBatchLog
 from krisis.runs.schema import (
     APPLICATION_ID,
@@ -73,8 +83,7 @@ from krisis.runs.schema import (
     Checksums,
     Value,
     columns,
-    read_only,
-    text_id,
+    is_text,
 )
 from krisis.runs.write import RowPlace, asked_metadata, hash_of, recover
 
@@ -82,8 +91,12 @@ _HEADER = b"SQLite format 3\0"
 _N_HEADER = 100
 # How many of the last finished batches the rate of a run is taken from.
 _N_OF_RATE = 50
+# How often a file that changes meanwhile is copied again.
+_N_COPIES = 5
 # How many positions one statement names.
 _N_AT_ONCE = 500
+# Askings without a row may be more than the bytes of a file: many repeats, or rows that were lost.
+_MORE_CASES = 10_000_000
 _PRICES = ("input_per_million", "output_per_million")
 _TEXT, _WHOLE, _NUMBER = (str,), (int,), (float, int)
 _OR_NONE = (type(None),)
@@ -194,8 +207,10 @@ class LedgerEntry:
 class RunFile:
     """A run file that is open for reading; see the module for what it offers."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, copy: Path | None) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, connection: BoundedConnection, copy: Path | None, *, is_own: bool
+    ) -> None:
+        self.path, self.is_own = path, is_own
         self._left_out: defaultdict[str, set[Value]] = defaultdict(set)
         self.is_broken = False
         self._connection, self._copy = connection, copy
@@ -217,7 +232,7 @@ class RunFile:
         """Release the file, and remove the private copy of somebody else's."""
         self._connection.close()
         if self._copy is not None:
-            shutil.rmtree(self._copy, ignore_errors=True)
+            shutil.rmtree(self._copy.parent, ignore_errors=True)
 
     @cached_property
     def description(self) -> RunDescription:
@@ -236,7 +251,12 @@ class RunFile:
             content = {}
         if not content or len(content) < len(found):
             raise self._cannot_be_read("what it says of itself is damaged")
-        return RunDescription.of(content, str(self.path))
+        described = RunDescription.of(content, str(self.path))
+        if max(described.n_cases, described.n_plain) > self._connection.n_bytes + _MORE_CASES:
+            raise self._cannot_be_read(
+                f"it claims {described.n_cases:,} cases, more than a file of its size can hold"
+            )
+        return described
 
     @property
     def n_plain(self) -> int:
@@ -245,8 +265,11 @@ class RunFile:
 
     @property
     def n_rows(self) -> int:
-        """Return how many rows there are, without a look at their checksums."""
-        return int(self._fetched("SELECT count(*) FROM rows")[0][0])  # type: ignore[arg-type]
+        """Return how many rows there are, without a look at their checksums.
+
+        Of ``count(*)`` SQLite makes one step, however many pages a stranger's file refers to twice.
+        """
+        return int(self._fetched("SELECT count(position) FROM rows")[0][0])  # type: ignore[arg-type]
 
     @property
     def is_live(self) -> bool:
@@ -377,8 +400,9 @@ class RunFile:
             found = self._fetched("SELECT text FROM texts WHERE id = ?", (number,))
         except InvalidFile:
             found = []
-        if found and isinstance(found[0][0], str) and text_id(found[0][0]) == number:
-            return found[0][0]
+        for (text,) in found:
+            if is_text(number, text):
+                return str(text)
         self._left_out["texts"].add(number)
         return ""
 
@@ -429,7 +453,7 @@ class RunFile:
         half.unlink(missing_ok=True)
         try:
             os.close(open_private(str(half), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-            with closing(sqlite3.connect(half)) as copy:
+            with closing(open_to_write(half, timeout=0.0)) as copy:
                 self._connection.backup(copy)
                 copy.execute("PRAGMA journal_mode = DELETE")
             half.replace(target)
@@ -492,6 +516,8 @@ class RunFile:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return InvalidFile(f"{self.path} is being written at this moment; try again")
+        if code == sqlite3.SQLITE_INTERRUPT:
+            return self._cannot_be_read("it asks for more work than a file of its size can need")
         return self._cannot_be_read("it is damaged")
 
     def _cannot_be_read(self, why: str) -> InvalidFile:
@@ -519,11 +545,13 @@ class RunFile:
 
         Where SQLite comes upon a damaged page, the lines after it are looked up one by one.
         """
-        fits, key, last = self._checksums.fits, next(iter(TABLES[table])), -1
+        fits, key, last = self._checksums.fits, next(iter(TABLES[table])), -(2**63) - 1
         sql = f"SELECT {columns(table)} FROM {table}{condition} ORDER BY {key}"
         try:
             for line in self._connection.execute(sql):
                 if isinstance(line[0], int):
+                    if line[0] <= last:
+                        raise sqlite3.DatabaseError("pages that are referred to twice")
                     last = line[0]
                 if fits(table, line):
                     yield line
@@ -533,10 +561,12 @@ class RunFile:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
                 sqlite3.SQLITE_BUSY,
                 sqlite3.SQLITE_LOCKED,
+                sqlite3.SQLITE_INTERRUPT,
             ):
                 raise self._unreadable(error) from None
             self.is_broken = True
-            for position in range(last + 1, self._n_keys(table)):
+            below = min(self._n_keys(table), self._connection.n_bytes)
+            for position in range(max(0, last + 1), below):
                 found = self._line(table, position)
                 if found is not None:
                     yield found
@@ -582,10 +612,14 @@ class RunFile:
         else:
             sql = "SELECT id, text FROM texts"
         found: dict[int, str] = {}
+        n_letters = 0
         with suppress(sqlite3.Error):  # what is missing is counted where a row names it
             for number, text in self._connection.execute(sql):
-                if isinstance(text, str) and text_id(text) == number:
-                    found[number] = text  # noqa: PERF403 - a damaged page ends it half-way
+                n_letters += len(text) if isinstance(text, (str, bytes)) else 0
+                if n_letters > self._connection.n_bytes:  # texts that share their pages
+                    break
+                if is_text(number, text):
+                    found[number] = text
         return found
 
     def _texts_of(self, line: tuple[Value, ...]) -> dict[int, str]:
@@ -825,15 +859,17 @@ def open_run(path: str | Path, *, checked: bool = False) -> RunFile:
     path = Path(path)
     _refuse_other(path)
     _refuse_header(path)
-    place, copy = _readable_place(path)
+    own = is_own(path)
+    place, copy, is_untouched = _readable_place(path, own)
     try:
-        connection = read_only(sqlite3.connect(place, uri=True, isolation_level=None, timeout=10.0))
-        run = RunFile(path, connection, copy)
+        connection = open_to_read(place, is_untouched=is_untouched)
     except sqlite3.Error as error:
-        _remove(copy)
+        if copy is not None:
+            shutil.rmtree(copy.parent, ignore_errors=True)
         raise InvalidFile(f"{path} cannot be read: {error}") from None
+    run = RunFile(path, connection, copy, is_own=own)
     try:
-        _check(run, connection, checked=checked)
+        _check(run, connection, place, checked=checked)
     except BaseException:
         run.close()
         raise
@@ -871,47 +907,65 @@ def _refuse_header(path: Path) -> None:
         raise InvalidFile(f"{path} was cut off: its end is missing; {repair}")
 
 
-def _readable_place(path: Path) -> tuple[str, Path | None]:
-    """Return the address that SQLite opens, and the private copy where one had to be made.
+def _readable_place(path: Path, own: bool) -> tuple[Path, Path | None, bool]:
+    """Return the file that SQLite opens, which may be a private copy, and whether it is untouched.
 
     What is in a log beside the file belongs to it. One's own file is put in order; that of
     somebody else is not touched.
     """
-    place = path.absolute().as_uri()
-    with path.open("rb") as file:
-        is_wal = file.read(20)[18:20] == b"\2\2"
-    if not is_wal and not has_unmerged(path):
-        if _may_write(path):
-            is_written(path)  # removes the lock that a process left when it was killed
-        return f"{place}?mode=ro", None
+    if not own:
+        refuse_journal(path)
+        if not side_files(path):
+            return path, None, True
+        copy = _private_copy(path, ("", "-wal"))
+        return copy, copy, False
+    refuse_super_journal(path)
     if _may_write(path):
-        if not is_written(path):
+        # Asked in any case: it removes the lock that a process left when it was killed.
+        if not is_written(path) and (has_unmerged(path) or _is_in_log_mode(path)):
             with suppress(KrisisError, sqlite3.Error, OSError):
                 recover(path)
-        return f"{place}?mode=ro", None
+        return path, None, False
     if not has_unmerged(path):
-        return f"{place}?mode=ro&immutable=1", None
-    copy = Path(tempfile.mkdtemp(prefix="krisis-"))  # its owner alone may read it
+        return path, None, True
+    copy = _private_copy(path, ("", "-wal", "-journal"))
+    with suppress(KrisisError, sqlite3.Error, OSError):
+        recover(copy)
+    return copy, copy, False
+
+
+def _private_copy(path: Path, suffixes: Sequence[str]) -> Path:
+    """Copy a run and what is in these files beside it, all of one moment; return the copy.
+
+    Its folder can be read by this user alone, and whoever opens the copy removes it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="krisis-"))  # its mode is 0700
     try:
-        for suffix in ("", "-wal", "-journal"):
-            with suppress(FileNotFoundError):
-                shutil.copyfile(f"{path}{suffix}", copy / f"run{suffix}", follow_symlinks=False)
+        for _ in range(_N_COPIES):
+            before = state_of(path)
+            for suffix in suffixes:
+                (folder / f"run{suffix}").unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(f"{path}{suffix}", folder / f"run{suffix}")
+            if before == state_of(path):
+                return folder / "run"
     except OSError as error:
-        _remove(copy)
+        shutil.rmtree(folder, ignore_errors=True)
         raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
-    return (copy / "run").as_uri(), copy
+    shutil.rmtree(folder, ignore_errors=True)
+    raise InvalidFile(f"{path} is being written at this moment; try again")
+
+
+def _is_in_log_mode(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(20)[18:20] == b"\2\2"
 
 
 def _may_write(path: Path) -> bool:
-    return is_own(path) and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
-def _remove(copy: Path | None) -> None:
-    if copy is not None:
-        shutil.rmtree(copy, ignore_errors=True)
-
-
-def _check(run: RunFile, connection: sqlite3.Connection, *, checked: bool) -> None:
+def _check(run: RunFile, connection: BoundedConnection, place: Path, *, checked: bool) -> None:
     """Refuse another format and another major version; look through the structure."""
     path = run.path
     try:
@@ -925,16 +979,11 @@ def _check(run: RunFile, connection: sqlite3.Connection, *, checked: bool) -> No
                 f"{path} has version {version // 1000}.{version % 1000} of the run file, and this "
                 f"krisis reads version {MAJOR}; use a newer krisis"
             )
-        made = dict(connection.execute("SELECT name, type FROM sqlite_schema").fetchall())
-        wrong = [name for name in (*TABLES, "texts") if made.get(name) != "table"]
-        if (
-            wrong
-            or connection.execute(
-                "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'"
-            ).fetchone()
-        ):
-            named = f"has no table {wrong[0]}" if wrong else "has tables that hold no data"
-            raise InvalidFile(f"{path} {named}, so it is not a krisis run, or it is damaged")
+        check_schema(connection, path)
+        (n_pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        if n_pages * page > size_of(place):
+            raise run._cannot_be_read("it counts more pages than it has")
         if not checked:
             found = connection.execute("PRAGMA quick_check(1)").fetchone()
             run.is_broken = found is None or found[0] != "ok"

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from krisis.errors import InvalidFile, KrisisError
 from krisis.runs.description import RunDescription
+from krisis.runs.door import open_to_write
 from krisis.runs.places import WriterLock, refuse_links
 from krisis.runs.read import open_run
-from krisis.runs.schema import TABLES, Checksums, Value, columns, ddl, insert, text_id
+from krisis.runs.schema import TABLES, Checksums, Value, columns, ddl, insert, is_text
 from krisis.runs.write import make_private_folder
 
 _LEAF = 0x0D  # the kind of page that holds the lines of a table
@@ -82,7 +83,7 @@ def _check(path: Path, found: Salvage) -> None:
 def _write(target: Path, found: Salvage) -> None:
     make_private_folder(target.parent)
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    with closing(sqlite3.connect(target, isolation_level=None)) as connection:
+    with closing(open_to_write(target, timeout=0.0)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN")
         for statement in ddl():
@@ -106,8 +107,8 @@ def _reached(path: Path) -> Salvage:
         checksums = Checksums(run.description.run_id)
         found.lines["run"] = {one[0]: one for one in lines if checksums.fits("run", one)}
         for number, text in run.select("SELECT id, text FROM texts"):
-            if isinstance(text, str) and isinstance(number, int) and text_id(text) == number:
-                found.texts[number] = text
+            if is_text(number, text):
+                found.texts[number] = text  # type: ignore[index,assignment]
     return found
 
 
@@ -120,8 +121,8 @@ def _search(path: Path, found: Salvage) -> None:
         return
     checksums = Checksums(run_id)
     for rowid, values in records:
-        if len(values) == 2 and isinstance(values[1], str) and text_id(values[1]) == rowid:
-            found.texts.setdefault(rowid, values[1])
+        if len(values) == 2 and is_text(rowid, values[1]):
+            found.texts.setdefault(rowid, str(values[1]))
         for table, names in TABLES.items():
             if len(values) == len(names) + 1 and table not in _NOT_SEARCHED:
                 line = _keyed(table, rowid, values)

@@ -202,6 +202,11 @@ def text_id(text: str) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
+def is_text(number: Value, text: Value) -> bool:
+    """Say whether a text is the one that was stored under a number."""
+    return isinstance(text, str) and text_id(text) == number
+
+
 def storable(text: str) -> str:
     """Return a text as the file can hold it: half of a surrogate pair as its escape.
 

@@ -24,13 +24,14 @@ from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 
-from krisis.errors import InvalidFile, KrisisError, RunFailed
+from krisis.errors import KrisisError, RunFailed
 from krisis.json_values import JsonMapping, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import StopCause
 from krisis.runs.description import RunDescription
-from krisis.runs.places import WriterLock, has_unmerged, is_local, is_own, refuse_links
+from krisis.runs.door import check_schema, is_own, open_to_write
+from krisis.runs.places import WriterLock, has_unmerged, is_local, refuse_links
 from krisis.runs.provider_batches import ProviderBatch
 from krisis.runs.schema import (
     Checksums,
@@ -40,6 +41,7 @@ from krisis.runs.schema import (
     storable,
     text_id,
 )
+from krisis.runs.trust import note_own
 
 # The main file alone is never further behind than this.
 CHECKPOINT_SECONDS = 2.0
@@ -123,6 +125,7 @@ class RunWriter:
         try:
             if os.path.lexists(path):
                 raise FileExistsError(f"{path} exists")
+            note_own(description.run_id, description.config)
             _create_file(path, description, cases)
             writer = cls(path, description, lock)
         except BaseException:
@@ -141,7 +144,7 @@ class RunWriter:
         lock = WriterLock(path)
         try:
             writer = cls(path, description, lock)
-            refuse_code(writer._connection, path)
+            check_schema(writer._connection, path)
             writer._go_on_counting()
         except BaseException:
             lock.release()
@@ -541,7 +544,6 @@ def settings_of(journal: str) -> list[str]:
         f"synchronous = {'FULL' if journal == 'WAL' else 'EXTRA'}",
         "fullfsync = ON",
         "checkpoint_fullfsync = ON",
-        "trusted_schema = OFF",
     ]
 
 
@@ -551,23 +553,10 @@ def connected(path: Path, *, journal: str = "") -> sqlite3.Connection:
     A commit is on disk when it returns: in the write-ahead log, synchronised at every commit, or,
     where processes cannot share memory, with a rollback journal that is removed at the end.
     """
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-        timeout=BUSY_SECONDS,
-    )
+    connection = open_to_write(path, timeout=BUSY_SECONDS)
     for setting in settings_of(journal or ("WAL" if is_local(path.parent) else "DELETE")):
         connection.execute(f"PRAGMA {setting}")
     return connection
-
-
-def refuse_code(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse to write to a file in which a write would do more than it says."""
-    found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchone()
-    if found is not None:
-        raise InvalidFile(f"{path} has a trigger, which no run file has; krisis does not write it")
 
 
 def merge_and_close(connection: sqlite3.Connection) -> None:
@@ -613,8 +602,8 @@ def store_scores(
 def write_briefly(path: Path, work: Work) -> bool:
     """Add to a closed run in one short transaction; say whether that could be done.
 
-    A run that is being written, that belongs to somebody else, or that cannot be written for any
-    other reason, stays as it is.
+    A run that is being written, that somebody else made, or that cannot be written for any other
+    reason, stays as it is.
     """
     try:
         refuse_links(path)
@@ -624,13 +613,8 @@ def write_briefly(path: Path, work: Work) -> bool:
     except (KrisisError, OSError):
         return False
     try:
-        with closing(
-            sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=1.0
-            )
-        ) as connection:
-            connection.execute("PRAGMA trusted_schema = OFF")
-            refuse_code(connection, path)
+        with closing(open_to_write(path, timeout=1.0)) as connection:
+            check_schema(connection, path)
             connection.execute("BEGIN IMMEDIATE")
             work(connection)
             connection.execute("COMMIT")

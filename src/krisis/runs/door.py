@@ -1,0 +1,212 @@
+"""The one door between SQLite and a run file, which may be a stranger's.
+
+No other module opens a run file with SQLite. What SQLite does of its own accord when it opens a
+file cannot be forbidden by a setting: it replays the log beside the file, and after it has applied
+a rollback journal it deletes the file that the journal names as its super-journal. Hence:
+
+- `is_own` looks at the id and the settings of a run without touching any file beside it, and asks
+  `krisis.runs.trust` whether this user made it.
+- A stranger's file is read in place only if nothing is beside it, otherwise in a private copy
+  (`krisis.runs.read.open_run`); a rollback journal that came with it is never applied.
+- One's own file is recovered only if its journal names no other file (`refuse_super_journal`),
+  which also guards against a stranger's file with the id of a run of one's own.
+- `check_schema` allows nothing in a file but data, and `BoundedConnection` ends a statement that
+  takes more steps than a file of its size can need.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from functools import cache
+from pathlib import Path
+
+from krisis.display import cut
+from krisis.errors import InvalidFile, KrisisError
+from krisis.runs import trust
+from krisis.runs.schema import Value, ddl, read_only
+
+# The last bytes of a rollback journal that names a super-journal, after the name, its length and
+# its checksum: https://www.sqlite.org/fileformat2.html#the_rollback_journal and `readSuperJournal`
+# of SQLite's pager, which takes a journal without them for one that names no other file.
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+# Steps of SQLite's virtual machine that one statement may take: the most expensive statements of
+# pages and commands take less than 4 a byte of the file.
+_STEPS, _STEPS_PER_BYTE = 2_000_000, 20
+_STEPS_AT_ONCE = 10_000
+# No call of SQLite's grammar, no expression and no option can be written without a bracket or a
+# quote: words, blanks and commas make columns, and nothing but columns.
+_ADDED_COLUMNS = re.compile(r"(?:, \w[\w ]*)*\)", re.ASCII)
+_PLAIN_TABLE = re.compile(r"CREATE TABLE (\w+) ?\([\w ,]+\)", re.ASCII)
+_KINDS = {
+    "VIEW": "a view",
+    "TRIGGER": "a trigger",
+    "INDEX": "an index",
+    "UNIQUE": "an index",
+    "VIRTUAL": "a virtual table",
+    "TABLE": "a table with more than plain columns",
+}
+
+
+class BoundedConnection(sqlite3.Connection):
+    """Ends every statement that takes more steps than a file of this size can need."""
+
+    n_bytes = 0
+    _n_steps = 0
+
+    def bound_by(self, n_bytes: int) -> None:
+        """Bound the statements by the size of the file."""
+        self.n_bytes = n_bytes
+        self.set_progress_handler(self._is_too_much, _STEPS_AT_ONCE)
+
+    def execute(self, sql: str, values: Sequence[Value] = (), /) -> sqlite3.Cursor:  # type: ignore[override]
+        """Execute a statement, which has all its steps before it."""
+        self._n_steps = 0
+        return super().execute(sql, values)
+
+    def _is_too_much(self) -> bool:
+        self._n_steps += _STEPS_AT_ONCE
+        return self._n_steps > _STEPS + _STEPS_PER_BYTE * self.n_bytes
+
+
+def open_to_read(path: Path, *, is_untouched: bool = False) -> BoundedConnection:
+    """Open a run file for reading; untouched, as if nothing were beside it and nobody wrote it."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_untouched else ''}",
+        uri=True,
+        isolation_level=None,
+        timeout=10.0,
+        factory=BoundedConnection,
+    )
+    try:
+        connection.bound_by(size_of(path))
+        read_only(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_to_write(path: Path, *, timeout: float) -> sqlite3.Connection:
+    """Open a run file for writing, by whichever thread; what is beside it is put in order."""
+    refuse_super_journal(path)
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=timeout,
+    )
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def is_own(path: Path) -> bool:
+    """Say whether this user made a run, by its id and what it names; nothing is touched.
+
+    A run whose settings cannot be read is nobody's.
+    """
+    with (
+        suppress(KrisisError, sqlite3.Error, OSError, ValueError, TypeError, RecursionError),
+        closing(open_to_read(path, is_untouched=True)) as connection,
+    ):
+        check_schema(connection, path)
+        held = dict(
+            connection.execute("SELECT key, value FROM run WHERE key IN ('run_id', 'config')")
+        )
+        run_id, config = json.loads(held["run_id"]), json.loads(held["config"])
+        return isinstance(config, dict) and trust.is_own(str(run_id), config)
+    return False
+
+
+def size_of(path: Path) -> int:
+    """Return how many bytes a run file and the log beside it have."""
+    n_bytes = 0
+    for one in (path, path.with_name(f"{path.name}-wal")):
+        with suppress(OSError):
+            n_bytes += one.stat().st_size
+    return n_bytes
+
+
+def journal_of(path: Path) -> Path:
+    """Return the place of the rollback journal of a run file."""
+    return path.with_name(f"{path.name}-journal")
+
+
+def refuse_super_journal(path: Path) -> None:
+    """Refuse a rollback journal that names another file: SQLite would delete that one."""
+    try:
+        with journal_of(path).open("rb") as file:
+            n_bytes = file.seek(0, os.SEEK_END)
+            file.seek(max(0, n_bytes - len(_JOURNAL_MAGIC)))
+            is_naming = file.read() == _JOURNAL_MAGIC
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InvalidFile(f"{journal_of(path)} cannot be read: {error.strerror}") from None
+    if is_naming:
+        raise InvalidFile(
+            f"{journal_of(path)} names another file, which SQLite would delete, so the run is not "
+            f"opened; to save what can be read into a new file, type: krisis doctor {path} --repair"
+        )
+
+
+def refuse_journal(path: Path) -> None:
+    """Refuse a rollback journal that came with a stranger's run."""
+    if os.path.lexists(journal_of(path)):
+        raise InvalidFile(
+            f"{path} was not made by you on this machine and has an unfinished change in "
+            f"{journal_of(path).name}, which krisis does not apply; ask for a copy made with "
+            f"krisis export, or save what can be read: krisis doctor {path} --repair"
+        )
+
+
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that holds anything but the tables of a run, and others that are ignored.
+
+    Later versions may add plain columns and plain tables. Whatever SQLite would compute (views,
+    triggers, indexes, virtual tables, generated columns, checks) is refused by its text, which is
+    all that SQLite itself goes by.
+    """
+    held = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+    names = [_table_of(sql) for _, sql in held]
+    for table in _own_tables():
+        if table not in names:
+            raise InvalidFile(
+                f"{path} has no table {table}, so it is not a krisis run, or it is damaged"
+            )
+    for name, sql in held:
+        if not _is_plain(sql):
+            words = [*str(sql).upper().split(), "", ""]
+            kind = _KINDS.get(words[1], "a definition")
+            raise InvalidFile(
+                f"{path} has {kind} ({cut(str(name))}), which no run file has, so it is not "
+                "opened; to save what can be read into a new file, type: "
+                f"krisis doctor {path} --repair"
+            )
+
+
+def _is_plain(sql: Value) -> bool:
+    """Say whether a definition is one of a run file, or of a plain table that is ignored."""
+    if sql is None or sql in ddl():  # None: the index of a key, which SQLite makes
+        return True
+    table = _table_of(sql)
+    own = _own_tables().get(table)
+    if own is None:
+        return bool(table)
+    return str(sql).startswith(own[:-1]) and bool(_ADDED_COLUMNS.fullmatch(str(sql), len(own) - 1))
+
+
+def _table_of(sql: Value) -> str:
+    """Return the name of a plain table as SQLite compares it; "" for anything else."""
+    found = _PLAIN_TABLE.fullmatch(sql) if isinstance(sql, str) else None
+    return found[1].lower() if found else ""
+
+
+@cache
+def _own_tables() -> dict[str, str]:
+    return {table: sql for sql in ddl() if (table := _table_of(sql))}
