@@ -137,7 +137,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
         _sql("ALTER TABLE rows RENAME TO r2", "CREATE VIEW rows AS SELECT * FROM r2"),
         "no table rows",
     ),
-    "virtual": (_sql("CREATE VIRTUAL TABLE x USING fts5(y)"), "hold no data"),
+    "virtual": (_sql("CREATE VIRTUAL TABLE x USING fts5(y)"), "a virtual table"),
     "no-description": (_sql("DELETE FROM run"), "says of itself is damaged"),
     "edited-description": (_sql("UPDATE run SET value = '1' WHERE key = 'n_cases'"), "itself"),
     "strange-description": (lambda run: forge_description(run, n_cases="many"), "n_cases"),

@@ -26,6 +26,8 @@ from krisis.execution.imported.base import (
 )
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 
+# A few bytes of Parquet can stand for any number of equal rows; a million take about a minute.
+MOST_ROWS = 1_000_000
 Line = tuple[int, JsonObject | str]  # the number of a line with its values, or what is wrong
 # The options that name columns, and what each is taken for.
 COLUMNS = {
@@ -228,6 +230,12 @@ def _parquet_lines(path: Path) -> Iterator[Line]:
         raise MissingExtra.named("tables", "reading Parquet") from None
     with duckdb.connect(":memory:") as base:
         try:
+            counted = base.execute("select count(*) from read_parquet(?)", [str(path)]).fetchall()
+            if counted[0][0] > MOST_ROWS:
+                raise InvalidFile(
+                    f"{path} has {counted[0][0]:,} rows, and krisis imports Parquet files of at "
+                    f"most {MOST_ROWS:,}; split it, or import a sample of its rows"
+                )
             found = base.execute("select * from read_parquet(?)", [str(path)])
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
