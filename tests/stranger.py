@@ -1,8 +1,12 @@
-"""What a stranger sends: code that leaves a canary, a server that counts, edited manifests."""
+"""What a stranger sends: code that leaves a canary, a server that counts, manifests, journals.
+
+Runs are edited and sealed again by `forge_run` and `forge_description` of `tests.invented_runs`.
+"""
 
 from __future__ import annotations
 
 import json
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +38,32 @@ def edit_json(path: Path, **changes: Any) -> None:
         merge = isinstance(content.get(name), dict) and isinstance(value, dict)
         content[name] = {**content[name], **value} if merge else value
     path.write_text(json.dumps(content))
+
+
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+
+
+def write_journal(path: Path, super_journal: str = "") -> Path:
+    """Write a rollback journal of one page that SQLite applies when it opens a run for writing.
+
+    After that, it deletes the file that the journal names as its super-journal.
+    https://www.sqlite.org/fileformat2.html#the_rollback_journal
+    """
+    content = path.read_bytes()
+    size, nonce, sector = int.from_bytes(content[16:18], "big"), 7, 512
+    first = content[:size]
+    checksum = (nonce + sum(first[at] for at in range(size - 200, 0, -200))) % 2**32
+    header = _JOURNAL_MAGIC + struct.pack(">5I", 1, nonce, len(content) // size, sector, size)
+    written = header.ljust(sector, b"\0") + struct.pack(">I", 1) + first
+    written += struct.pack(">I", checksum)
+    if super_journal:
+        name = super_journal.encode()
+        lock_page = 2**30 // size + 1
+        facts = struct.pack(">II", len(name), sum(name) % 2**32)
+        written += struct.pack(">I", lock_page) + name + facts + _JOURNAL_MAGIC
+    journal = path.with_name(f"{path.name}-journal")
+    journal.write_bytes(written)
+    return journal
 
 
 class Counting:

@@ -492,6 +492,13 @@ def view_for_rows(path: Path) -> None:
     connection.close()
 
 
+def without_rows(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP VIEW signals")
+        connection.execute("DROP TABLE rows")
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
@@ -500,7 +507,8 @@ def view_for_rows(path: Path) -> None:
         (other_database, "is a database, but not a krisis run"),
         (newer, "has version 2.0 of the run file"),
         (link, "is a link or a device"),
-        (view_for_rows, "has no table rows"),
+        (view_for_rows, "has a table with more than plain columns"),
+        (without_rows, "has no table rows"),
         (Path.unlink, "does not exist"),
     ],
 )

@@ -1,0 +1,580 @@
+"""The door: whatever SQLite would do with a stranger's file of its own accord does not happen."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+from tests.commands import krisis
+from tests.invented_runs import (
+    forge_description,
+    forge_run,
+    invented_rows,
+    result_of,
+    write_run,
+)
+from tests.stranger import write_journal
+
+import krisis as package
+from krisis import __version__
+from krisis.errors import InvalidFile
+from krisis.results.loading import load_result
+from krisis.runs import door, read
+from krisis.runs.load import keep_scores, load_run, read_description, stored_result
+from krisis.runs.read import open_run
+from krisis.runs.repair import repair
+from krisis.runs.write import RunWriter, write_briefly
+from krisis.viewer.app import create_app
+
+N = 60
+SOURCE = Path(package.__file__).parent
+# Who else opens a database with SQLite, and which.
+OTHER_OPENERS = {
+    "data/table/databases.py": "a database that the user names as data",
+    "data/table/draft.py": "a database that the user names as data",
+    "execution/cache.py": "the reply cache, in the user's own folder",
+    "viewer/search.py": "the index of texts, in the user's own cache",
+}
+WHOSE = pytest.mark.parametrize("whose", ["own", "a stranger's"])
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "evil", result_of(invented_rows(N), "evil"))
+
+
+def make_strange(path: Path) -> None:
+    forge_description(path, run_id="nobody-here-made-it")
+    assert not door.is_own(path)
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+
+
+def test_no_other_place_opens_a_run_file() -> None:
+    openers = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_import = isinstance(node, ast.ImportFrom) and node.module == "sqlite3"
+            named = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+            if is_import or named in ("sqlite3.connect", "sqlite3.dbapi2", "sqlite3.Connection("):
+                openers.add(path.relative_to(SOURCE).as_posix())
+    assert openers == {"runs/door.py", *OTHER_OPENERS}
+
+
+# Journals.
+
+
+@pytest.mark.parametrize("name", ["victim", "{folder}/victim"], ids=["relative", "absolute"])
+def test_sqlite_itself_deletes_what_a_journal_names(
+    run_file: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the tests below would prove nothing."""
+    monkeypatch.chdir(run_file.parent)
+    Path("victim").write_text("mine\n")
+    write_journal(run_file, name.format(folder=run_file.parent))
+    with closing(sqlite3.connect(run_file)) as connection:
+        connection.execute("SELECT count(*) FROM rows").fetchone()
+    assert not Path("victim").exists()
+
+
+@WHOSE
+@pytest.mark.parametrize("name", ["victim", "{folder}/victim"], ids=["relative", "absolute"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "evil.krisis"],
+        ["doctor", "evil.krisis"],
+        ["export", "evil.krisis", "--to", "csv", "-o", "out.csv"],
+        ["compare", "evil.krisis", "good.krisis"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_command_deletes_what_a_journal_names(
+    run_file: Path, words: list[str], name: str, whose: str
+) -> None:
+    folder = run_file.parent
+    write_run(folder / "good", result_of(invented_rows(N), "good"))
+    if whose != "own":
+        make_strange(run_file)
+    (folder / "victim").write_text("mine\n")
+    write_journal(run_file, name.format(folder=folder))
+    before = content_of(folder)
+    done = krisis(*words, cwd=folder)
+    assert done.returncode == 2, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "evil.krisis-journal" in done.stderr
+    assert content_of(folder) == before
+
+
+@WHOSE
+@pytest.mark.parametrize("name", ["victim", "{folder}/victim"], ids=["relative", "absolute"])
+def test_the_viewer_deletes_nothing_that_a_journal_names(
+    run_file: Path, name: str, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = run_file.parent
+    monkeypatch.chdir(folder)
+    if whose != "own":
+        make_strange(run_file)
+    (folder / "victim").write_text("mine\n")
+    write_journal(run_file, name.format(folder=folder))
+    before = content_of(folder)
+    client = TestClient(create_app(folder), base_url="http://127.0.0.1")
+    (listed,) = client.get("/index.json").json()["runs"]
+    assert "evil.krisis-journal" in listed["problem"]
+    assert client.get("/").status_code == 200
+    for page in ("/runs/evil", "/runs/evil/cases"):
+        assert 400 <= client.get(page).status_code < 500
+    assert content_of(folder) == before
+
+
+@WHOSE
+def test_nothing_writes_to_a_run_whose_journal_names_another_file(
+    run_file: Path, whose: str, tmp_path: Path
+) -> None:
+    described = read_description(run_file)
+    if whose != "own":
+        make_strange(run_file)
+    victim = tmp_path / "victim"
+    victim.write_text("mine\n")
+    write_journal(run_file, str(victim))
+    with pytest.raises(InvalidFile, match="names another file"):
+        RunWriter.resume(run_file, described, ())
+    assert not write_briefly(run_file, lambda connection: None)
+    assert repair(run_file, tmp_path / "saved.krisis").n_rows == N  # page by page, without SQLite
+    assert victim.read_text() == "mine\n"
+
+
+def half_written(path: Path, target: Path) -> None:
+    """Copy a run in the middle of a commit: half of it is changed, the journal knows how it was."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA cache_size = 1")  # changed pages go to the file at once
+        connection.execute("BEGIN")
+        connection.execute("UPDATE rows SET confidence = 0.123, error = printf('%.500c', 'x')")
+        for suffix in ("", "-journal"):
+            shutil.copy(f"{path}{suffix}", f"{target}{suffix}")
+        connection.execute("ROLLBACK")
+    assert target.read_bytes() != path.read_bytes()
+
+
+def test_ones_own_half_written_file_is_recovered(run_file: Path, tmp_path: Path) -> None:
+    rows = load_run(run_file).evaluation_results
+    target = tmp_path / "half.krisis"
+    half_written(run_file, target)
+    found = load_run(target)
+    assert found.evaluation_results == rows
+    assert found.damage == ""
+    assert not door.journal_of(target).exists()
+
+
+def test_ones_own_half_written_file_that_cannot_be_written_is_read_in_a_copy(
+    run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = load_run(run_file).evaluation_results
+    (folder := tmp_path / "there").mkdir()
+    half_written(run_file, folder / "half.krisis")
+    before = content_of(folder)
+    monkeypatch.setattr(read, "_may_write", lambda path: path.parent != folder)
+    assert list(load_result(folder / "half.krisis").evaluation_results) == list(rows)
+    assert content_of(folder) == before
+
+
+def test_a_strangers_half_written_file_is_refused_and_not_shown_half(
+    run_file: Path, tmp_path: Path
+) -> None:
+    make_strange(run_file)
+    (folder := tmp_path / "there").mkdir()
+    half_written(run_file, folder / "half.krisis")
+    before = content_of(folder)
+    with pytest.raises(InvalidFile, match=r"was not made by you .* krisis export") as refused:
+        open_run(folder / "half.krisis")
+    assert "\n" not in str(refused.value)
+    assert content_of(folder) == before
+
+
+# Logs.
+
+
+def with_log(path: Path, folder: Path) -> Path:
+    """Copy a run of which the last change, one row less, is in its log."""
+    folder.mkdir()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("DELETE FROM rows WHERE position = 0")
+        connection.commit()
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", f"{folder / 'log.krisis'}{suffix}")
+    return folder / "log.krisis"
+
+
+def test_a_strangers_log_is_read_in_a_private_copy_that_is_removed(
+    run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_strange(run_file)
+    path = with_log(run_file, tmp_path / "there")
+    before = content_of(path.parent)
+    (own := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(own))
+    with open_run(path) as run:
+        (private,) = own.iterdir()
+        assert private.stat().st_mode & 0o777 == 0o700
+        assert run.n_rows == N - 1
+    assert content_of(path.parent) == before
+    assert not list(own.iterdir())
+
+
+def test_ones_own_log_is_merged(run_file: Path, tmp_path: Path) -> None:
+    path = with_log(run_file, tmp_path / "there")
+    with open_run(path) as run:
+        assert run.n_rows == N - 1
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_a_strangers_file_is_not_touched_by_looking_at_it(run_file: Path, tmp_path: Path) -> None:
+    make_strange(run_file)
+    with closing(sqlite3.connect(run_file)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")  # as a file that was copied alone
+    before = content_of(tmp_path)
+    result = load_result(run_file)
+    assert len(result.evaluation_results) == N
+    assert not keep_scores(run_file, result)
+    assert not write_briefly(run_file, lambda connection: None)
+    assert content_of(tmp_path) == before
+
+
+def test_a_file_that_changes_while_it_is_copied_is_copied_again(
+    run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_strange(run_file)
+    path = with_log(run_file, tmp_path / "there")
+    copied, n_left = shutil.copyfile, [2]
+
+    def copy_and_change(source: str, target: Path) -> object:
+        if n_left[0]:
+            n_left[0] -= 1
+            os.utime(path, ns=(0, n_left[0]))
+        return copied(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", copy_and_change)
+    with open_run(path) as run:
+        assert run.n_rows == N - 1
+    n_left[0] = 10**6
+    with pytest.raises(InvalidFile, match="is being written at this moment"):
+        open_run(path)
+
+
+def test_a_log_that_counts_more_pages_than_there_are_is_refused(
+    run_file: Path, tmp_path: Path
+) -> None:
+    make_strange(run_file)
+    path = with_log(run_file, tmp_path / "there")
+    log = path.with_name("log.krisis-wal")
+    log.write_bytes(sealed_log(log.read_bytes(), n_pages=2**31))
+    with pytest.raises(InvalidFile, match="counts more pages than it has"):
+        open_run(path)
+
+
+def sealed_log(content: bytes, n_pages: int) -> bytes:
+    """Return a log that says how many pages the database has, with checksums that are right.
+
+    https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+    """
+    order = "big" if content[3] & 1 else "little"
+    size = int.from_bytes(content[8:12], "big")
+
+    def added(sums: tuple[int, int], part: bytes) -> tuple[int, int]:
+        one, two = sums
+        for at in range(0, len(part), 8):
+            one = (one + int.from_bytes(part[at : at + 4], order) + two) % 2**32  # type: ignore[arg-type]
+            two = (two + int.from_bytes(part[at + 4 : at + 8], order) + one) % 2**32  # type: ignore[arg-type]
+        return one, two
+
+    found, sums = content[:32], added((0, 0), content[:24])
+    assert found[24:32] == b"".join(one.to_bytes(4, "big") for one in sums)
+    for at in range(32, len(content), 24 + size):
+        frame, page = content[at : at + 24], content[at + 24 : at + 24 + size]
+        if frame[4:8] != bytes(4):  # it ends a commit
+            frame = frame[:4] + n_pages.to_bytes(4, "big") + frame[8:]
+        if frame[:4] == b"\0\0\0\1":
+            page = page[:28] + n_pages.to_bytes(4, "big") + page[32:]
+        sums = added(added(sums, frame[:8]), page)
+        found += frame[:16] + b"".join(one.to_bytes(4, "big") for one in sums) + page
+    return found
+
+
+# Schema.
+
+HOSTILE_SCHEMA = [
+    "ALTER TABLE rows ADD COLUMN slow GENERATED ALWAYS AS (length(hex(zeroblob(9)))) VIRTUAL",
+    "ALTER TABLE rows ADD COLUMN slow AS (abs(confidence))",
+    'ALTER TABLE cases ADD COLUMN "x" as(1)',
+    "CREATE TABLE more (x DEFAULT (abs(1)))",
+    "ALTER TABLE texts ADD COLUMN x CHECK (abs(id) > 0)",
+    "CREATE TABLE more (x, y GENERATED ALWAYS AS (x + 1))",
+    "CREATE TABLE more (x CHECK (x > 0))",
+    "CREATE TABLE more (x) WITHOUT ROWID",
+    "CREATE VIEW more AS SELECT 1",
+    "CREATE TRIGGER more AFTER INSERT ON scores BEGIN DELETE FROM rows; END",
+    "CREATE INDEX more ON rows (outcome)",
+    "CREATE UNIQUE INDEX more ON rows (abs(position))",
+    "CREATE VIRTUAL TABLE more USING fts5(x)",
+]
+
+
+@WHOSE
+@pytest.mark.parametrize("sql", HOSTILE_SCHEMA)
+def test_a_file_in_which_sqlite_would_compute_is_refused(
+    run_file: Path, sql: str, whose: str
+) -> None:
+    described = read_description(run_file)
+    if whose != "own":
+        make_strange(run_file)
+    with closing(sqlite3.connect(run_file)) as connection:
+        if "WITHOUT ROWID" in sql:
+            sql = sql.replace("(x)", "(x PRIMARY KEY)")
+        connection.execute(sql)
+        connection.commit()
+    _is_refused(run_file, "which no run file has")
+    with pytest.raises(InvalidFile, match="which no run file has"):
+        RunWriter.resume(run_file, described, ())
+    assert not write_briefly(run_file, lambda connection: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("rows", "confidence REAL", "confidence REAL AS (0.99)"),
+        ("rows", "confidence REAL", "confidence REAL /**/ generated always as (0.99)"),
+        ("rows", "checksum BLOB)", "checksum BLOB, x AS/**/(1))"),
+        ("rows", "checksum BLOB)", "checksum BLOB) STRICT"),
+        ("rows", "position INTEGER PRIMARY KEY", "position INTEGER"),
+        ("rows", "CREATE TABLE rows", 'CREATE TABLE "rows"'),
+        ("signals", "json_each(rows.signals)", "json_each(rows.metadata)"),
+        ("texts", "CREATE TABLE texts", "create table texts"),
+    ],
+)
+def test_a_definition_that_was_edited_in_place_is_refused(
+    run_file: Path, name: str, old: str, new: str
+) -> None:
+    _edit_schema(run_file, f"sql = replace(sql, '{old}', '{new}')", name)
+    with pytest.raises(InvalidFile) as refused:
+        open_run(run_file)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_view_that_calls_itself_a_table_is_refused(run_file: Path) -> None:
+    with closing(sqlite3.connect(run_file)) as connection:
+        connection.execute("CREATE VIEW more AS SELECT 1")
+        connection.commit()
+    _edit_schema(run_file, "type = 'table'", "more")
+    _is_refused(run_file, "it is damaged|a view")
+
+
+def test_a_definition_in_bytes_is_refused(run_file: Path) -> None:
+    with closing(sqlite3.connect(run_file)) as connection:
+        connection.execute("CREATE TABLE more (x)")
+        connection.commit()
+    _edit_schema(run_file, "sql = CAST(sql AS BLOB)", "more")
+    _is_refused(run_file, "which no run file has")
+
+
+def test_plain_columns_and_tables_of_a_later_version_are_ignored(run_file: Path) -> None:
+    rows = load_run(run_file).evaluation_results
+    with closing(sqlite3.connect(run_file)) as connection:
+        connection.execute("ALTER TABLE rows ADD COLUMN mood TEXT")
+        connection.execute("ALTER TABLE rows ADD COLUMN weather")
+        connection.execute("CREATE TABLE moods (id INTEGER PRIMARY KEY, mood TEXT UNIQUE)")
+        connection.commit()
+    found = load_run(run_file)
+    assert list(found.evaluation_results) == list(rows)
+    assert found.damage == ""
+
+
+def _edit_schema(path: Path, change: str, name: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(f"UPDATE sqlite_schema SET {change} WHERE name = ?", (name,))
+        connection.commit()
+
+
+def _is_refused(path: Path, words: str) -> None:
+    with pytest.raises(InvalidFile, match=words) as refused:
+        open_run(path)
+    assert "\n" not in str(refused.value)
+
+
+# Bounds.
+
+
+def test_a_statement_that_does_not_end_is_ended(run_file: Path) -> None:
+    endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT sum(x) FROM c"
+    with open_run(run_file) as run:
+        with pytest.raises(InvalidFile, match="more work than a file of its size can need"):
+            run.select(endless)
+        assert run.n_rows == N  # the next statement has all its steps
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_cases": 10**12},
+        {"n_cases": 10**12, "identity": {"n_records": 10**12}},
+        {"n_cases": 5, "identity": {"n_records": 10**6, "repeats": 10**6, "perturb": ["order"]}},
+    ],
+)
+def test_more_cases_than_the_file_can_hold_are_refused(
+    run_file: Path, change: dict[str, object]
+) -> None:
+    forge_description(run_file, **change)
+    _is_refused(run_file, "more than a file of its size can hold")
+
+
+def test_pages_that_are_referred_to_again_and_again_end_a_reading(tmp_path: Path) -> None:
+    """Five pages, each of which refers to the next hundreds of times: 10^11 rows in 300 kB."""
+    path = write_run(tmp_path / "evil", result_of(invented_rows(600), "evil"))
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'rows'"
+        ).fetchone()
+    content, size = bytearray(path.read_bytes()), 4096
+    leaves = [
+        int.from_bytes(content[at : at + 4], "big")
+        for at in _cells_of(content, (root - 1) * size, n_header=12)
+    ]
+    chain = [root, *leaves[1:6]]
+    for page, child in zip(chain, [*chain[1:], leaves[0]], strict=True):
+        content[(page - 1) * size : page * size] = _interior_page(child, size)
+    path.write_bytes(content)
+    done = krisis("show", path.name, cwd=tmp_path)
+    assert done.returncode == 2 or "DAMAGED" in done.stdout, done
+    with open_run(path) as run:
+        assert run.is_broken
+        with pytest.raises(InvalidFile, match="more work"):
+            assert run.n_rows
+        assert len(run.rows()) <= 600
+    with open_run(path, checked=True) as run:
+        assert len(run.rows()) <= 600
+        assert "DAMAGED" in run.damage
+
+
+def _cells_of(content: bytes, start: int, n_header: int) -> list[int]:
+    n_cells = int.from_bytes(content[start + 3 : start + 5], "big")
+    places = range(start + n_header, start + n_header + 2 * n_cells, 2)
+    return [start + int.from_bytes(content[at : at + 2], "big") for at in places]
+
+
+def _interior_page(child: int, size: int, n_cells: int = 400) -> bytes:
+    """Return a page of a table that refers to one child hundreds of times."""
+    cells, places, at = b"", b"", size
+    for key in range(n_cells):
+        cell = child.to_bytes(4, "big") + bytes([key >> 7 | 0x80, key & 0x7F])
+        at -= len(cell)
+        cells = cell + cells
+        places += at.to_bytes(2, "big")
+    head = b"\x05\0\0" + n_cells.to_bytes(2, "big") + at.to_bytes(2, "big") + b"\0"
+    head += child.to_bytes(4, "big") + places
+    return head + bytes(size - len(head) - len(cells)) + cells
+
+
+# Stored scores: each condition under which they are those of these rows.
+
+
+def accuracy_of(path: Path) -> tuple[float | None, int]:
+    score = load_result(path).metric_scores["accuracy"]
+    return score.value, score.n_evaluated
+
+
+def seal_scores(path: Path, **changes: object) -> None:
+    """Write 0.99 as the stored accuracy, sealed again."""
+    with open_run(path) as run:
+        kept = run.scores()
+    assert kept is not None
+    kept.scores["Accuracy"] |= {"value": 0.99}
+    forge_run(path, "scores", scores=json.dumps(kept.scores), **changes)
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> tuple[Path, tuple[float | None, int]]:
+    path = write_run(tmp_path / "scored", result_of(invented_rows(200), "scored"))
+    right = accuracy_of(path)
+    seal_scores(path)
+    assert accuracy_of(path)[0] == 0.99  # the cache is used: the tests below are of its conditions
+    return path, right
+
+
+def test_scores_of_other_rows_are_not_shown(tmp_path: Path) -> None:
+    """50 of 200 rows are gone, and everything that is left is sealed."""
+    path = write_run(tmp_path / "scored", result_of(invented_rows(200), "scored"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM rows WHERE position >= 150")
+        connection.commit()
+    forge_description(path, n_cases=150)
+    left = result_of(invented_rows(200)[:150]).metric_scores["Accuracy"]
+    assert accuracy_of(path) == (left.value, left.n_evaluated)
+
+
+def test_scores_of_other_rows_are_not_shown_where_only_rows_were_deleted(
+    scored: tuple[Path, tuple[float | None, int]],
+) -> None:
+    path, _ = scored
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM rows WHERE position >= 150")
+        connection.commit()
+    with open_run(path) as run:
+        assert stored_result(run) is None
+    assert accuracy_of(path)[0] != 0.99
+
+
+def test_a_strangers_scores_are_not_shown(scored: tuple[Path, tuple[float | None, int]]) -> None:
+    path, right = scored
+    make_strange(path)
+    with open_run(path) as run:
+        present = run.rows_hash
+    seal_scores(path, rows_hash=present)
+    assert accuracy_of(path) == right
+
+
+def test_scores_of_another_version_are_not_shown(
+    scored: tuple[Path, tuple[float | None, int]],
+) -> None:
+    path, right = scored
+    seal_scores(path, version=f"{__version__}.1")
+    assert accuracy_of(path) == right
+
+
+@pytest.mark.parametrize("table", ["rows", "cases"])
+def test_scores_of_a_file_with_damaged_lines_are_not_shown(
+    scored: tuple[Path, tuple[float | None, int]], table: str
+) -> None:
+    """A row that holds what no row can hold, sealed, in a file whose scores claim its hash."""
+    path, _ = scored
+    if table == "rows":
+        forge_run(path, table, "position = 3", confidence=7.5)
+    else:
+        forge_run(path, table, "position = 3", metadata="[]")
+    with open_run(path) as run:
+        present = run.rows_hash
+    seal_scores(path, rows_hash=present)
+    value, n = accuracy_of(path)
+    assert value != 0.99
+    assert n < 200
+
+
+def test_scores_of_a_file_with_a_damaged_structure_are_not_shown(
+    scored: tuple[Path, tuple[float | None, int]],
+) -> None:
+    path, right = scored
+    with open_run(path) as run:
+        assert stored_result(run) is not None
+        run.is_broken = True
+        assert stored_result(run) is None
+    assert right[0] != 0.99
