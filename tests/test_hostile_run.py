@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +22,8 @@ from tests.invented_runs import (
 )
 from tests.stranger import Counting, counting_server, write_payload
 
+from krisis.results.loading import load_result
+from krisis.runs import door
 from krisis.runs.read import open_run
 from krisis.viewer.app import PAGES, create_app
 
@@ -69,21 +72,26 @@ def folder(tmp_path: Path, server: Counting) -> Path:
         "limit": 10**30,
     }
     described = {"suite": place, "task": "<script>", "content_hash": "ab" * 32}
-    evil = tmp_path / "evil.krisis"
+    evil, mimic = tmp_path / "evil.krisis", tmp_path / "mimic.krisis"
+    # One run that this user made, by the id and the places that it names, and one of a stranger.
+    shutil.copy(evil, mimic)
     forge_description(evil, config=config, run_id="../../victim", suite_description=described)
-    for path in (tmp_path / "good.krisis", evil):
+    forge_description(mimic, suite_description=described)
+    for path in (evil, mimic):
+        # Values that no run has: odd types, huge ones, JSON as deep as a well.
+        forge_run(path, "rows", "position = 3", metadata="[" * 100_000, signals="[]")
+        forge_run(path, "rows", "position = 4", prediction=b"x" * 1_000_000, confidence="high")
+        forge_run(path, "rows", "position = 5", prompt=2**62, reply="text", model=7.5)
+        forge_run(path, "cases", "position = 6", metadata='{"__class__": "os.system"}')
+        forge_run(path, "usage", counts='{"n_calls": "many", "latencies_seconds": 7}')
+    for path in (tmp_path / "good.krisis", evil, mimic):  # the hash of the rows comes last
         with open_run(path) as run:
             kept, hashed = run.scores(), run.rows_hash
         assert kept is not None
         kept.scores["Accuracy"] |= {"key": place, "parameters": {"n": 10**30}}
         forge_run(path, "scores", scores=json.dumps(kept.scores), rows_hash=hashed)
-    # Values that no run has: odd types, huge ones, JSON as deep as a well.
-    forge_run(evil, "rows", "position = 3", metadata="[" * 100_000, signals="[]")
-    forge_run(evil, "rows", "position = 4", prediction=b"x" * 1_000_000, confidence="high")
-    forge_run(evil, "rows", "position = 5", prompt=2**62, reply="text", model=7.5)
-    forge_run(evil, "cases", "position = 6", metadata='{"__class__": "os.system"}')
-    forge_run(evil, "usage", counts='{"n_calls": "many", "latencies_seconds": 7}')
-    with closing(sqlite3.connect(evil)) as connection:
+    shutil.copy(evil, tmp_path / "computing.krisis")
+    with closing(sqlite3.connect(tmp_path / "computing.krisis")) as connection:
         connection.execute("CREATE VIEW runs AS SELECT load_extension('x') FROM rows")
         connection.execute("CREATE TRIGGER t AFTER INSERT ON scores BEGIN DELETE FROM rows; END")
         connection.execute("CREATE TABLE more (x DEFAULT (load_extension('x')))")
@@ -105,8 +113,17 @@ def _nothing_happened(folder: Path, server: Counting) -> None:
     assert server.requests == []
 
 
+def test_the_hostile_runs_are_sealed_and_pass_the_door(folder: Path) -> None:
+    """Otherwise the tests below would prove nothing."""
+    for name in ("evil", "mimic"):
+        result = load_result(folder / f"{name}.krisis")
+        assert result.damage.startswith("DAMAGED: 3 damaged rows left out"), result.damage
+        assert len(result.evaluation_results) == 57
+        assert door.is_own(folder / f"{name}.krisis") == (name == "mimic")
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("target", ["evil.krisis", "evil.json"])
+@pytest.mark.parametrize("target", ["evil.krisis", "mimic.krisis", "evil.json"])
 def test_a_command_does_nothing_that_a_hostile_run_asks_for(
     words: list[str], target: str, folder: Path, server: Counting
 ) -> None:
@@ -142,8 +159,9 @@ def test_no_page_does_what_a_hostile_run_asks_for(
     if has_link and os.name != "nt":
         (folder / "evil.krisis-wal").symlink_to(folder / "victim")
     client = TestClient(create_app(folder), base_url="http://127.0.0.1")
-    for route in PAGES:
-        path = route.replace("{run}", "evil").replace("{position:int}", "0")
-        for form in (path, "/index.json" if path == "/" else f"{path}.json"):
-            assert client.get(f"{form}?run=evil&run=good").status_code < 500, form
+    for name in ("evil", "mimic", "computing"):
+        for route in PAGES:
+            path = route.replace("{run}", name).replace("{position:int}", "0")
+            for form in (path, "/index.json" if path == "/" else f"{path}.json"):
+                assert client.get(f"{form}?run={name}&run=good").status_code < 500, form
     _nothing_happened(folder, server)
