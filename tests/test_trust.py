@@ -13,10 +13,10 @@ from tests.invented_runs import forge_description, invented_rows, result_of
 from tests.stranger import Counting, counting_server, edit_json, write_payload
 
 from krisis import registry
-from krisis.errors import UnknownName
+from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.scoring import metric_from_name, registered_metrics
 from krisis.results.base import BenchmarkResult
-from krisis.runs.trust import places_of
+from krisis.runs.trust import is_own, note_own, places_of, require_own
 
 KEY = "sk-of-the-user-0123456789"
 
@@ -133,6 +133,23 @@ def test_a_relative_place_is_that_of_its_folder(
         found.append(places_of({"suite": "clinic.py:Clinic", "model": "openai/m", "prompt": "a"}))
     assert found[0] != found[1]
     assert found[0][1] == found[1][1] == ("model", "openai/m")
+
+
+def test_a_run_is_ones_own_from_any_folder_but_what_it_names_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"suite": "clinic.py:Clinic"}
+    for name in ("mine", "theirs"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    note_own("a-run", settings)
+    require_own(Path("a.krisis"), "a-run", settings, instead="")
+    monkeypatch.chdir(tmp_path / "theirs")
+    assert is_own("a-run", settings)
+    with pytest.raises(InvalidValue, match=f"suite: {tmp_path / 'theirs' / 'clinic.py'}"):
+        require_own(Path("a.krisis"), "a-run", settings, instead="")
+    assert not is_own("another", settings)
+    assert not is_own("a-run", {"suite": "clinic.py:Other"})
 
 
 def test_a_strangers_run_is_no_configuration(

@@ -486,6 +486,28 @@ def _interior_page(child: int, size: int, n_cells: int = 400) -> bytes:
     return head + bytes(size - len(head) - len(cells)) + cells
 
 
+# Texts: their number is the hash of them, which seals them.
+
+
+@pytest.mark.parametrize("column", ["prompt", "reply"])
+@pytest.mark.parametrize("value", ["another text", b"another text", 7, None])
+def test_a_text_that_is_not_the_one_of_its_number_is_nowhere_believed(
+    run_file: Path, column: str, value: object
+) -> None:
+    with closing(sqlite3.connect(run_file)) as connection:
+        sql = f"UPDATE texts SET text = ? WHERE id = (SELECT {column} FROM rows LIMIT 1)"
+        connection.execute(sql, (value,))
+        connection.commit()
+    name = {"prompt": "prompt", "reply": "raw_response"}[column]
+    with open_run(run_file) as run:
+        ((number,),) = run.select(f"SELECT {column} FROM rows LIMIT 1")
+        assert run.text(number) == ""  # type: ignore[arg-type]
+        assert getattr(run.row(0), name) == ""
+        assert getattr(run.rows()[0], name) == ""
+        assert getattr(run.rows_at([0])[0], name) == ""
+        assert "1 damaged text left out" in run.damage
+
+
 # Stored scores: each condition under which they are those of these rows.
 
 

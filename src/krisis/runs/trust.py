@@ -2,7 +2,9 @@
 
 A run or a sweep that this user starts on this machine is noted in the user's state folder, by a
 hash of its id *and* of the places that it names: a stranger's run has no such note, nor has a copy
-of one's own in which an address was exchanged.
+of one's own in which an address was exchanged. It is noted twice, by the places as they are written
+(`is_own`: this user made it, wherever it is looked at from) and as they are meant from the folder
+that it was started in (`require_own`: what it names here is what it named there).
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def places_of(content: JsonValue, name: str = "") -> list[tuple[str, str]]:
     >>> places_of({"suite": "ckd", "model": "guideline", "seed": 1, "base_url": None})
     [('suite', 'ckd'), ('model', 'guideline')]
     """
-    return list(_places(content, name))
+    return [(option, _resolved(option, text)) for option, text in _places(content, name)]
 
 
 def _places(content: JsonValue, name: str) -> Iterator[tuple[str, str]]:
@@ -59,7 +61,7 @@ def _places(content: JsonValue, name: str) -> Iterator[tuple[str, str]]:
         for value in content:
             yield from _places(value, name)
     elif content is not None:
-        yield name, _resolved(name, str(content))
+        yield name, str(content)
 
 
 def _resolved(name: str, text: str) -> str:
@@ -77,23 +79,24 @@ def _resolved(name: str, text: str) -> str:
 def note_own(run_id: str, settings: JsonMapping) -> None:
     """Note that this user started a run or a sweep; without a state folder it is not noted."""
     with suppress(UserError, OSError):
-        write_text(_note(run_id, settings), "", overwrite=True)
+        for places in (places_of(settings), list(_places(settings, ""))):
+            write_text(_note(run_id, places), "", overwrite=True)
 
 
 def is_own(run_id: str, settings: JsonMapping) -> bool:
-    """Say whether this user started a run or a sweep, with these very places."""
-    return _note(run_id, settings).is_file()
+    """Say whether this user started a run or a sweep that names these places."""
+    return _note(run_id, list(_places(settings, ""))).is_file()
 
 
-def _note(run_id: str, settings: JsonMapping) -> Path:
-    told = json.dumps([run_id, places_of(settings)])
+def _note(run_id: str, places: list[tuple[str, str]]) -> Path:
+    told = json.dumps([run_id, places])
     name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
     return platformdirs.user_state_path("krisis") / "started" / name
 
 
 def require_own(run: Path, run_id: str, settings: JsonMapping, *, instead: str) -> None:
     """Refuse settings of a run that somebody else started; say what they name."""
-    if is_own(run_id, settings):
+    if _note(run_id, places_of(settings)).is_file():
         return
     found = list(dict.fromkeys(places_of(settings)))
     lines = [f"  {cut(name)}: {cut(place, _MOST_LETTERS)}" for name, place in found[:_MOST_SHOWN]]

@@ -15,8 +15,9 @@ from tests.invented_runs import edit_run
 from typer.testing import CliRunner, Result
 
 from krisis.cli.app import app
-from krisis.errors import UserError
+from krisis.errors import InvalidFile, UserError
 from krisis.execution.imported.base import ImportOptions
+from krisis.execution.imported.prediction_table import MOST_ROWS
 from krisis.execution.imported.run import ReadFile, read_file
 from krisis.results.base import BenchmarkResult
 from krisis.results.rows import rows_fingerprint
@@ -157,6 +158,17 @@ def test_repeats_are_counted_by_a_column(tmp_path: Path) -> None:
         ("a", 1),
     ]
     assert [one.place for one in found.taken.not_taken] == ["line 6", "line 5"]
+
+
+def test_a_parquet_file_of_too_many_rows_is_refused_before_they_are_read(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "a.parquet"
+    many = duckdb.sql(f"select 1 as label, 1 as answer from range({MOST_ROWS + 1})")
+    many.write_parquet(str(path))
+    assert path.stat().st_size < 100_000
+    with pytest.raises(InvalidFile, match="has 1,000,001 rows, and krisis imports") as refused:
+        read_file(path, "parquet", ImportOptions(truth="label", prediction="answer"))
+    assert "\n" not in str(refused.value)
 
 
 def test_json_lines_and_parquet_give_the_rows_of_csv(tmp_path: Path) -> None:
