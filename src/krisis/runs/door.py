@@ -201,9 +201,9 @@ def _is_plain(sql: Value) -> bool:
 
 
 def _table_of(sql: Value) -> str:
-    """Return the name of a plain table as SQLite compares it; "" for anything else."""
+    """Return the name of a plain table; "" for any other definition."""
     found = _PLAIN_TABLE.fullmatch(sql) if isinstance(sql, str) else None
-    return found[1].lower() if found else ""
+    return found[1] if found else ""
 
 
 @cache
