@@ -614,7 +614,6 @@ def write_briefly(path: Path, work: Work) -> bool:
         return False
     try:
         with closing(open_to_write(path, timeout=1.0)) as connection:
-            check_schema(connection, path)
             connection.execute("BEGIN IMMEDIATE")
             work(connection)
             connection.execute("COMMIT")
