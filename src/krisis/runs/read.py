@@ -46,8 +46,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, partial
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -67,12 +67,14 @@ from krisis.runs.places import has_unmerged, is_own, is_written, refuse_links
 from krisis.runs.provider_batches import BatchRequest, ProviderBatch, ProviderBatchLog
 from krisis.runs.schema import (
     APPLICATION_ID,
+    COPY_SINCE_MINOR,
     MAJOR,
     SUFFIX,
     TABLES,
     Checksums,
     Value,
     columns,
+    proven_run_id,
     read_only,
     text_id,
 )
@@ -84,6 +86,7 @@ _N_HEADER = 100
 _N_OF_RATE = 50
 # How many positions one statement names.
 _N_AT_ONCE = 500
+_LOST_SETTINGS = "what it says of itself is damaged"
 _PRICES = ("input_per_million", "output_per_million")
 _TEXT, _WHOLE, _NUMBER = (str,), (int,), (float, int)
 _OR_NONE = (type(None),)
@@ -222,21 +225,40 @@ class RunFile:
     @cached_property
     def description(self) -> RunDescription:
         """What was asked for and where it comes from."""
-        found = self._fetched("SELECT key, value, checksum FROM run ORDER BY key")
-        run_id = next((line[1] for line in found if line[0] == "run_id"), None)
         try:
-            name = json.loads(run_id)  # type: ignore[arg-type]
-            checksums = Checksums(str(name))
-            content = {
-                str(line[0]): json.loads(line[1])  # type: ignore[arg-type]
-                for line in found
-                if checksums.fits("run", line)
-            }
-        except (TypeError, ValueError, RecursionError):
-            content = {}
-        if not content or len(content) < len(found):
-            raise self._cannot_be_read("what it says of itself is damaged")
+            content = {key: json.loads(str(line[1])) for key, line in self._settings.items()}
+        except (ValueError, RecursionError):
+            raise self._cannot_be_read(_LOST_SETTINGS) from None
         return RunDescription.of(content, str(self.path))
+
+    @cached_property
+    def _settings(self) -> dict[str, tuple[Value, ...]]:
+        """The lines of the settings by key; one that is damaged is read from the other copy."""
+        minor = int(self._fetched("PRAGMA user_version")[0][0]) % 1000  # type: ignore[arg-type]
+        tables = ("run", "run_copy") if minor >= COPY_SINCE_MINOR else ("run",)
+        copies = [list(self._reachable(table)) for table in tables]
+        run_ids = map(proven_run_id, chain.from_iterable(copies))
+        run_id = next((one for one in run_ids if one is not None), None)
+        if run_id is None:
+            raise self._cannot_be_read(_LOST_SETTINGS)
+        fits = partial(Checksums(run_id).fits, "run")
+        believed = [{str(line[0]): line for line in lines if fits(line)} for lines in copies]
+        settings = dict(chain.from_iterable(copy.items() for copy in reversed(believed)))
+        if len(settings) < max(map(len, copies)):
+            raise self._cannot_be_read(_LOST_SETTINGS)
+        self._left_out["run"] |= {
+            key for key, line in settings.items() if any(copy.get(key) != line for copy in believed)
+        }
+        return settings
+
+    def _reachable(self, table: str) -> Iterator[tuple[Value, ...]]:
+        """Yield the lines of a copy of the settings up to where it is damaged."""
+        try:
+            yield from self._connection.execute(f"SELECT {columns('run')} FROM {table} NOT INDEXED")
+        except sqlite3.Error as error:
+            if _is_busy(error):
+                raise self._unreadable(error) from None
+            self.is_broken = True
 
     @property
     def n_plain(self) -> int:
@@ -256,11 +278,13 @@ class RunFile:
     @cached_property
     def rows_hash(self) -> str:
         """The hash of settings, cases and rows: by it, two states of a run are told apart."""
-        tables = (("run", "key"), ("cases", "position"), ("rows", "position"))
+        settings = [(self._settings[key][-1],) for key in sorted(self._settings)]
+        lines = (
+            self._each(f"SELECT checksum FROM {table} ORDER BY position")
+            for table in ("cases", "rows")
+        )
         return hash_of(
-            line[0] if isinstance(line[0], bytes) else b""
-            for table, key in tables
-            for line in self._each(f"SELECT checksum FROM {table} ORDER BY {key}")
+            line[0] if isinstance(line[0], bytes) else b"" for line in chain(settings, *lines)
         )
 
     @property
@@ -275,8 +299,10 @@ class RunFile:
         found = [
             f"{n:,} damaged {names.get(table, f'line of {table}')}{'' if n == 1 else 's'} left out"
             for table, n in self.left_out.items()
-            if n
+            if n and table != "run"
         ]
+        if n := self.left_out["run"]:
+            found.append(f"{n:,} damaged setting{'' if n == 1 else 's'} read from the other copy")
         if self.is_broken and not self.left_out["rows"]:
             found.append("the structure of the file is damaged")
         if not found:
@@ -489,8 +515,7 @@ class RunFile:
             raise self._unreadable(error) from None
 
     def _unreadable(self, error: sqlite3.Error) -> InvalidFile:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        if _is_busy(error):
             return InvalidFile(f"{self.path} is being written at this moment; try again")
         return self._cannot_be_read("it is damaged")
 
@@ -530,10 +555,7 @@ class RunFile:
                 else:
                     self._left_out[table].add(line[0])
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-                sqlite3.SQLITE_BUSY,
-                sqlite3.SQLITE_LOCKED,
-            ):
+            if _is_busy(error):
                 raise self._unreadable(error) from None
             self.is_broken = True
             for position in range(last + 1, self._n_keys(table)):
@@ -797,6 +819,11 @@ def objects(texts: Sequence[Value]) -> list[JsonObject | None]:
         with suppress(ValueError, TypeError, RecursionError):
             read[place] = _object(text)
     return read
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _object(text: Value) -> JsonObject:
