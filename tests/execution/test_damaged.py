@@ -303,6 +303,22 @@ def test_doctor_tells_first_and_saves_into_a_new_file_when_asked(
     assert isinstance(again.exception, InvalidFile)  # nothing is overwritten
 
 
+def test_a_repaired_run_asks_for_nothing_that_was_saved(
+    ended: tuple[Path, BenchmarkResult],
+) -> None:
+    path, whole = ended
+    edit_run(path, "UPDATE cases SET record_id = 'x' WHERE position = 4")
+    content = path.read_bytes()
+    path.write_bytes(b"\0" * 4096 + content[4096:])
+    saved = path.with_name("saved.krisis")
+    found = repair(path, saved)
+    assert (found.n_rows, found.n_missing, found.n_without_case) == (N_RECORDS, 0, 1)
+    healed, asked = run(Recorder.resume(saved))
+    assert asked == []
+    assert list(healed.evaluation_results) == list(whole.evaluation_results)
+    assert load_run(saved).damage == ""
+
+
 def test_doctor_repairs_no_run_that_is_being_written(
     ended: tuple[Path, BenchmarkResult],
 ) -> None:

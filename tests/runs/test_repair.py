@@ -41,6 +41,8 @@ from krisis.runs.write import RowPlace, RunWriter, StoredCase
 # Before a page of the run is read: SQLite, and what Python needs to run it.
 N_BYTES_AT_REST = 4_000_000
 
+# Of a run that is damaged again and again.
+N_ROWS = 60
 T = TypeVar("T")
 Tables = dict[str, dict[object, tuple[object, ...]]]
 
@@ -189,10 +191,10 @@ def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Whole]:
     folder = tmp_path_factory.mktemp("whole")
     found = {}
     for kind in ("certain", "hopeless", "wordy", "mixed"):
-        path = write(folder / f"{kind}.krisis", rows_of(kind))
+        path = write(folder / f"{kind}.krisis", rows_of(kind, N_ROWS))
         found[kind] = Whole(path.read_bytes(), content_of(path), places_of(path), load_run(path))
         assert found[kind].result.damage == ""
-        assert len(found[kind].result.rows) == 120
+        assert len(found[kind].result.rows) == N_ROWS
     return found
 
 
@@ -220,7 +222,7 @@ def check_shown(path: Path, whole: Whole) -> bool:
     """What is shown is right, or the damage is said; tell whether the file could be read."""
     seen = outcome_of(lambda: load_run(path))
     if isinstance(seen, str):
-        assert "krisis doctor" in seen or "version" in seen or "empty" in seen
+        assert any(word in seen for word in ("krisis doctor", "version", "is empty", "is damaged"))
         return False
     right = {row.record_id: row for row in whole.result.rows}
     for row in seen.rows:
@@ -278,7 +280,7 @@ KINDS = ("certain", "hopeless", "wordy", "mixed")
 
 @needs_dbstat
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [75, pytest.param(2500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [50, pytest.param(2500, marks=pytest.mark.slow)])
 def test_a_flip_or_cut_loses_no_line_of_another_page_and_changes_no_figure(
     wholes: dict[str, Whole], kind: str, n: int, tmp_path: Path
 ) -> None:
@@ -297,7 +299,7 @@ def destroyed(content: bytes, page: int) -> bytes:
 
 
 @needs_dbstat
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["certain", pytest.param("wordy", marks=pytest.mark.slow)])
 def test_whichever_page_is_destroyed_every_line_of_the_others_is_saved(
     wholes: dict[str, Whole], kind: str, tmp_path: Path
 ) -> None:

@@ -143,7 +143,10 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "no-copy": (_sql("DROP TABLE run_copy"), "settings read from the other copy"),
     "edited-description": (_sql("UPDATE run SET value = '1' WHERE key = 'n_cases'"), "1 damaged s"),
     "strange-description": (lambda run: forge_description(run, n_cases="many"), "n_cases"),
-    "deep-description": (_sql(f"UPDATE run SET value = '{DEEP}' WHERE key = 'config'"), "1 damaged s"),
+    "deep-description": (
+        _sql(f"UPDATE run SET value = '{DEEP}' WHERE key = 'config'"),
+        "1 damaged s",
+    ),
     "edited-row": (_sql("UPDATE rows SET confidence = 1 WHERE position = 3"), "DAMAGED: 1 damaged"),
     "no-rows": (_sql("DELETE FROM rows"), ""),
     "lost-rows": (_sql("DELETE FROM rows WHERE position > 9"), ""),

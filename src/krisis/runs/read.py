@@ -514,7 +514,7 @@ class RunFile:
         except sqlite3.Error as error:
             raise self._unreadable(error) from None
 
-    def _unreadable(self, error: sqlite3.Error) -> InvalidFile:
+    def _unreadable(self, error: sqlite3.Error | UnicodeDecodeError) -> InvalidFile:
         if _is_busy(error):
             return InvalidFile(f"{self.path} is being written at this moment; try again")
         return self._cannot_be_read("it is damaged")
@@ -821,7 +821,7 @@ def objects(texts: Sequence[Value]) -> list[JsonObject | None]:
     return read
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
+def _is_busy(error: Exception) -> bool:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -965,6 +965,6 @@ def _check(run: RunFile, connection: sqlite3.Connection, *, checked: bool) -> No
         if not checked:
             found = connection.execute("PRAGMA quick_check(1)").fetchone()
             run.is_broken = found is None or found[0] != "ok"
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # it quotes a schema that is no text
         raise run._unreadable(error) from None
     assert run.description
