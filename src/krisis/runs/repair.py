@@ -159,18 +159,18 @@ def _as_lines(rowid: int, values: Line) -> Iterator[tuple[str, Line]]:
     """
     for table, columns in TABLES.items():
         n = len(columns)
-        if len(values) <= n:
-            continue
-        checksum = values[n]
+        checksum = values[n] if len(values) > n else None
         if not isinstance(checksum, bytes) or len(checksum) != _N_CHECKSUM:
             continue
-        line = [
-            float(value) if kind == "REAL" and isinstance(value, int) else value
-            for kind, value in zip(columns.values(), values[:n], strict=True)
-        ]
-        if next(iter(columns.values())).startswith("INTEGER"):
+        kinds = tuple(columns.values())
+        line = list(values[: n + 1])
+        for place, kind in enumerate(kinds):
+            value = line[place]
+            if kind == "REAL" and isinstance(value, int):
+                line[place] = float(value)
+        if kinds[0].startswith("INTEGER"):
             line[0] = rowid
-        yield table, (*line, checksum)
+        yield table, tuple(line)
 
 
 def _records(path: Path) -> Iterator[tuple[int, Line]]:
@@ -314,8 +314,11 @@ class _Pages:
 
 def _varint(content: bytes, place: int) -> tuple[int, int]:
     """Return the number at a place and the place after it."""
-    value = 0
-    for n in range(9):
+    value = content[place]
+    if value < 0x80:  # nearly always
+        return value, place + 1
+    value &= 0x7F
+    for n in range(1, 9):
         byte = content[place + n]
         if n == 8:
             return value << 8 | byte, place + 9
