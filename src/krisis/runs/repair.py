@@ -86,6 +86,8 @@ def repair(path: Path, target: Path) -> Salvage:
             found = _save(path, connection)
         half.rename(target)
     except (OSError, sqlite3.Error) as error:
+        if getattr(error, "filename", None) == str(path):
+            raise InvalidFile(f"{path} cannot be read: {error}") from None
         raise InvalidFile(f"{target} cannot be written: {error}") from None
     finally:
         half.unlink(missing_ok=True)
