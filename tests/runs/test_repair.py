@@ -35,7 +35,7 @@ from krisis.runs.load import load_run, stored_parts
 from krisis.runs.provider_batches import BatchRequest, ProviderBatch
 from krisis.runs.read import open_run
 from krisis.runs.repair import repair
-from krisis.runs.schema import PAGE_SIZE, TABLES, Checksums, columns
+from krisis.runs.schema import PAGE_SIZE, TABLES, Checksums, bytes_id, columns, text_id
 from krisis.runs.write import RowPlace, RunWriter, StoredCase
 
 # Before a page of the run is read: SQLite, and what Python needs to run it.
@@ -659,6 +659,28 @@ def test_memory_does_not_grow_with_the_run(tmp_path: Path) -> None:
     peak = peak_of_repair(path, tmp_path / "saved.krisis")
     print(f"{peak:,} bytes for a file of {path.stat().st_size:,}")
     assert peak < path.stat().st_size
+
+
+def test_a_long_text_takes_less_than_four_times_its_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.krisis", rows_of("certain", 20))
+    text = "x" * 6_000_000 + "\N{GRINNING FACE}"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO texts VALUES (?, ?)", (text_id(text), text))
+        connection.commit()
+    peak = peak_of_repair(path, tmp_path / "saved.krisis")
+    assert peak < 4 * path.stat().st_size
+    assert content_of(tmp_path / "saved.krisis")["texts"][text_id(text)][1] == text
+
+
+def test_a_text_that_is_no_text_is_not_saved_though_it_has_its_hash(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.krisis", rows_of("certain", 20))
+    before, wrong = content_of(path), b"\xff\xfe no letters"
+    with closing(sqlite3.connect(path)) as connection:
+        sql = "INSERT INTO texts VALUES (?, CAST(? AS TEXT))"
+        connection.execute(sql, (bytes_id(wrong), wrong))
+        connection.commit()
+    repair(path, tmp_path / "saved.krisis")
+    assert content_of(tmp_path / "saved.krisis") == before
 
 
 # What it says.

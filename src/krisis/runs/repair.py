@@ -14,6 +14,7 @@ import json
 import os
 import sqlite3
 import struct
+from codecs import iterdecode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -108,7 +109,9 @@ def _save(path: Path, connection: sqlite3.Connection) -> Salvage:
     checksums = Checksums(run_id)
     for rowid, values in _records(path):
         if len(values) == 2:
-            connection.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (rowid, values[1]))
+            connection.execute(
+                "INSERT OR IGNORE INTO texts VALUES (?, CAST(? AS TEXT))", (rowid, values[1])
+            )
         for table, line in _as_lines(rowid, values):
             if checksums.fits(table, line):
                 connection.execute(statements[table], line)
@@ -178,7 +181,8 @@ def _as_lines(rowid: int, values: Line) -> Iterator[tuple[str, Line]]:
 def _records(path: Path) -> Iterator[tuple[int, Line]]:
     """Yield number and values of every line that can be taken apart, newer states first.
 
-    A line of two values is a text that has the hash by which it is numbered.
+    A line of two values is a text that has the hash by which it is numbered, as UTF-8: Python
+    needs four bytes for every letter of a text that has one emoji.
     """
     stated = int.from_bytes(_start(path)[16:18], "big")
     for size in dict.fromkeys((PAGE_SIZE, 65536 if stated == 1 else stated)):
@@ -280,10 +284,12 @@ class _Pages:
         if len(payload) < n_bytes:
             raise ValueError("cut off")
         if len(kinds) == 2:
-            text = memoryview(payload)[n_bytes - _n_bytes_of(kinds[1]) :]
-            if kinds[1] < 13 or kinds[1] % 2 == 0 or bytes_id(text) != rowid:
+            del payload[: n_bytes - _n_bytes_of(kinds[1])]
+            if kinds[1] < 13 or kinds[1] % 2 == 0 or bytes_id(payload) != rowid:
                 raise ValueError("no text")
-            return rowid, (None, str(text, "utf-8"))
+            for _ in iterdecode(_parts(payload), "utf-8"):
+                pass
+            return rowid, (None, bytes(payload))
         return rowid, tuple(_values(payload, kinds, n_header))
 
     def _n_on_page(self, n_bytes: int) -> int:
@@ -312,6 +318,11 @@ class _Pages:
                 raise ValueError("cut off")
             payload += page[4 : 4 + n_bytes - len(payload)]
             number = int.from_bytes(page[:4], "big")
+
+
+def _parts(text: bytearray) -> Iterator[bytes]:
+    for start in range(0, len(text), PAGE_SIZE):
+        yield bytes(text[start : start + PAGE_SIZE])
 
 
 def _varint(content: bytes, place: int) -> tuple[int, int]:

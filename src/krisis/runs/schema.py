@@ -229,7 +229,7 @@ def text_id(text: str) -> int:
     return bytes_id(text.encode("utf-8", "surrogatepass"))
 
 
-def bytes_id(text: bytes | memoryview) -> int:
+def bytes_id(text: bytes | bytearray) -> int:
     """Return the number of a text that is given as UTF-8."""
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
 
