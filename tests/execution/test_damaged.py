@@ -124,7 +124,7 @@ def test_no_flip_gives_a_wrong_figure_silently(
     print(dict(found), "fewest rows saved:", min(saved), "of", N_RECORDS)
     assert not any(WORDS in sentence for sentence in refusals)
     assert found["left out"]
-    assert len(saved) > 0.9 * n
+    assert len(saved) == n  # no flip costs the run
 
 
 @pytest.mark.parametrize("n", [8, pytest.param(100, marks=pytest.mark.slow)])
