@@ -23,7 +23,7 @@ from krisis.results.result import BenchmarkResult
 from krisis.runs.description import Identity, RunDescription
 from krisis.runs.load import list_runs, read_description, stored_parts
 from krisis.runs.read import open_run
-from krisis.runs.schema import TABLES, Checksums, insert
+from krisis.runs.schema import TABLES, Checksums, copy_settings, insert
 from krisis.runs.write import RowPlace, RunWriter, StoredCase
 from krisis.task_facts import TaskFacts
 
@@ -187,6 +187,7 @@ def forge_run(path: Path, table: str, where: str = "1", **changes: object) -> No
             forged = tuple((dict(zip(names, line, strict=True)) | changes).values())
             connection.execute(f"DELETE FROM {table} WHERE {names[0]} = ?", (line[0],))
             connection.execute(insert(table, replace=True), checksums.sealed(table, *forged))
+        copy_settings(connection)
         connection.commit()
 
 
@@ -206,6 +207,7 @@ def forge_description(path: Path, **changes: object) -> None:
             lines = connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()
             sealed = [checksums.sealed(table, *line) for line in lines]
             connection.executemany(insert(table, replace=True), sealed)
+        copy_settings(connection)
         connection.commit()
 
 

@@ -30,7 +30,7 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result
 from krisis.runs.load import load_run
 from krisis.runs.places import WriterLock
-from krisis.runs.repair import repair
+from krisis.runs.repair import Salvage, repair
 
 N_RECORDS = 500
 METRICS = [Accuracy(), SelectiveAccuracy()]
@@ -88,6 +88,10 @@ def check_figures(seen: BenchmarkResult, whole: BenchmarkResult) -> int:
     return len(seen.evaluation_results)
 
 
+def shown_rows(saved: Salvage) -> int:
+    return saved.n_rows - saved.n_without_case
+
+
 SOME_AND_ALL = pytest.mark.parametrize("n", [8, pytest.param(200, marks=pytest.mark.slow)])
 
 
@@ -113,14 +117,14 @@ def test_no_flip_gives_a_wrong_figure_silently(
             found["rows left out"] += N_RECORDS - n_rows
         try:
             target = tmp_path / f"{number}.krisis"
-            saved.append(repair(path, target).n_rows)
+            saved.append(shown_rows(repair(path, target)))
             assert check_figures(load_result(target), whole) == saved[-1]
         except InvalidFile:
             found["not saved"] += 1
     print(dict(found), "fewest rows saved:", min(saved), "of", N_RECORDS)
     assert not any(WORDS in sentence for sentence in refusals)
     assert found["left out"]
-    assert len(saved) > 0.9 * n
+    assert len(saved) == n  # no flip costs the run
 
 
 @pytest.mark.parametrize("n", [8, pytest.param(100, marks=pytest.mark.slow)])
@@ -136,7 +140,7 @@ def test_a_cut_is_refused_and_what_is_left_is_saved(
             load_result(path)
         target = tmp_path / f"{number}.krisis"
         try:
-            saved = repair(path, target).n_rows
+            saved = shown_rows(repair(path, target))
         except InvalidFile:
             n_lost += 1
             continue
@@ -287,8 +291,8 @@ def test_doctor_tells_first_and_saves_into_a_new_file_when_asked(
     repaired = CliRunner().invoke(doctor, [str(path), "--repair"])
     assert repaired.exit_code == 0, repaired.output
     assert repaired.output.splitlines() == [
-        f"Saved 499 of 500 rows into {saved}; {path} was not changed",
-        f"To ask records without a row again, type: krisis resume {saved}",
+        f"Saved 499 of 500 rows into {saved}; 1 is lost; {path} was not changed",
+        f"To ask only the records without a row, type: krisis resume {saved}",
     ]
     assert path.read_bytes() == before
     assert CliRunner().invoke(doctor, [str(saved)]).exit_code == 0
@@ -297,6 +301,22 @@ def test_doctor_tells_first_and_saves_into_a_new_file_when_asked(
     assert healed.to_dict()["metric_scores"] == whole.to_dict()["metric_scores"]
     again = CliRunner().invoke(doctor, [str(path), "--repair"])
     assert isinstance(again.exception, InvalidFile)  # nothing is overwritten
+
+
+def test_a_repaired_run_asks_for_nothing_that_was_saved(
+    ended: tuple[Path, BenchmarkResult],
+) -> None:
+    path, whole = ended
+    edit_run(path, "UPDATE cases SET record_id = 'x' WHERE position = 4")
+    content = path.read_bytes()
+    path.write_bytes(b"\0" * 4096 + content[4096:])
+    saved = path.with_name("saved.krisis")
+    found = repair(path, saved)
+    assert (found.n_rows, found.n_missing, found.n_without_case) == (N_RECORDS, 0, 1)
+    healed, asked = run(Recorder.resume(saved))
+    assert asked == []
+    assert list(healed.evaluation_results) == list(whole.evaluation_results)
+    assert load_run(saved).damage == ""
 
 
 def test_doctor_repairs_no_run_that_is_being_written(

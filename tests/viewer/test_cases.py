@@ -18,6 +18,8 @@ from tests.invented_runs import (
     ANSWERS,
     TASK,
     begin_run,
+    edit_run,
+    forge_run,
     invented_rows,
     result_of,
     task_facts,
@@ -468,3 +470,36 @@ def test_confident_errors_are_three_queues_without_overlap(tmp_path: Path) -> No
 )
 def test_a_value_outside_its_usual_range_by_hand(value: object, usual: str, expected: str) -> None:
     assert case.outside_range(value, usual) == expected
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_a_page_whose_every_case_is_damaged_says_so(
+    tmp_path: Path, serve: Callable[[Path], Site], is_sealed: bool
+) -> None:
+    path = write_run(tmp_path / "run", result_of(invented_rows(8)))
+    if is_sealed:  # a checksum that is right, and a row that cannot be
+        forge_run(path, "rows", confidence=7.0)
+    else:
+        edit_run(path, "UPDATE rows SET confidence = 0.125")
+    site = serve(tmp_path)
+    page, twin = site.get("/runs/run/cases"), site.get("/runs/run/cases.json")
+    assert (page.status, twin.status) == (200, 200)
+    assert twin.json["rows"] == []
+    said = "8 of the cases on this page are damaged" if is_sealed else "DAMAGED: 8 damaged rows"
+    assert said in page.text
+    assert twin.json["n_damaged"] == (8 if is_sealed else 0)
+    assert ("Every case of this page is damaged" in page.text) is is_sealed
+    assert "go through them one by one" not in page.text
+    assert site.get("/runs/run/cases.csv").status == 200
+    assert site.get("/runs/run/cases/3").status == 400  # a sentence says that it is damaged
+
+
+def test_a_case_that_is_damaged_is_counted_beside_those_that_are_shown(
+    tmp_path: Path, serve: Callable[[Path], Site]
+) -> None:
+    path = write_run(tmp_path / "run", result_of(invented_rows(8)))
+    forge_run(path, "rows", "position = 0", confidence=7.0)
+    page = serve(tmp_path).get("/runs/run/cases")
+    assert "1 of the cases on this page is damaged and not shown" in page.text
+    assert "/runs/run/cases/1?" in page.text
+    assert "go through them one by one" in page.text

@@ -74,12 +74,25 @@ def _repair(run: Path, target: Path) -> None:
     if not run.is_file():
         raise InvalidFile(f"{run} is not a file; name a run such as runs/NAME{SUFFIX}")
     found = repair(run, target)
-    with open_run(target) as opened:
-        n_cases, imported = opened.description.n_cases, opened.description.imported
-    typer.echo(f"Saved {found.n_rows} of {n_cases} rows into {target}; {run} was not changed")
-    if found.n_rows < n_cases:
+    n_cases, n_missing = found.description.n_cases, found.n_missing
+    if not n_missing:
+        rest = "none is lost"
+    elif found.has_ended:
+        rest = f"{count(n_missing)} {'is' if n_missing == 1 else 'are'} lost"
+    else:
+        rest = f"the other {count(n_missing)} are lost or were never asked"
+    typer.echo(
+        f"Saved {count(found.n_rows)} of {count(n_cases)} rows into {target}; {rest}; {run} was "
+        "not changed"
+    )
+    if found.n_without_case:
         typer.echo(
-            "To have rows that were lost, import the file again"
-            if imported
-            else f"To ask records without a row again, type: krisis resume {target}"
+            f"{count(found.n_without_case)} of them cannot be shown, because the records they "
+            "belong to are lost"
         )
+    if found.description.imported and (n_missing or found.n_without_case):
+        typer.echo("To have what was lost, import the file again")
+    elif n_missing:
+        typer.echo(f"To ask only the records without a row, type: krisis resume {target}")
+    elif found.n_without_case:
+        typer.echo(f"To restore these records without a call, type: krisis resume {target}")

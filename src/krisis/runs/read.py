@@ -46,8 +46,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, partial
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -77,6 +77,7 @@ from krisis.runs.places import has_unmerged, is_written, refuse_links, side_file
 from krisis.runs.provider_batches import BatchRequest, ProviderBatch, ProviderBatchLog
 from krisis.runs.schema import (
     APPLICATION_ID,
+    COPY_SINCE_MINOR,
     MAJOR,
     SUFFIX,
     TABLES,
@@ -84,6 +85,7 @@ from krisis.runs.schema import (
     Value,
     columns,
     is_text,
+    proven_run_id,
 )
 from krisis.runs.write import RowPlace, asked_metadata, hash_of, recover
 
@@ -97,6 +99,7 @@ _N_COPIES = 5
 _N_AT_ONCE = 500
 # Askings without a row may be more than the bytes of a file: many repeats, or rows that were lost.
 _MORE_CASES = 10_000_000
+_LOST_SETTINGS = "what it says of itself is damaged"
 _PRICES = ("input_per_million", "output_per_million")
 _TEXT, _WHOLE, _NUMBER = (str,), (int,), (float, int)
 _OR_NONE = (type(None),)
@@ -237,26 +240,45 @@ class RunFile:
     @cached_property
     def description(self) -> RunDescription:
         """What was asked for and where it comes from."""
-        found = self._fetched("SELECT key, value, checksum FROM run ORDER BY key")
-        run_id = next((line[1] for line in found if line[0] == "run_id"), None)
         try:
-            name = json.loads(run_id)  # type: ignore[arg-type]
-            checksums = Checksums(str(name))
-            content = {
-                str(line[0]): json.loads(line[1])  # type: ignore[arg-type]
-                for line in found
-                if checksums.fits("run", line)
-            }
-        except (TypeError, ValueError, RecursionError):
-            content = {}
-        if not content or len(content) < len(found):
-            raise self._cannot_be_read("what it says of itself is damaged")
+            content = {key: json.loads(str(line[1])) for key, line in self._settings.items()}
+        except (ValueError, RecursionError):
+            raise self._cannot_be_read(_LOST_SETTINGS) from None
         described = RunDescription.of(content, str(self.path))
         if max(described.n_cases, described.n_plain) > self._connection.n_bytes + _MORE_CASES:
             raise self._cannot_be_read(
                 f"it claims {described.n_cases:,} cases, more than a file of its size can hold"
             )
         return described
+
+    @cached_property
+    def _settings(self) -> dict[str, tuple[Value, ...]]:
+        """The lines of the settings by key; one that is damaged is read from the other copy."""
+        minor = int(self._fetched("PRAGMA user_version")[0][0]) % 1000  # type: ignore[arg-type]
+        tables = ("run", "run_copy") if minor >= COPY_SINCE_MINOR else ("run",)
+        copies = [list(self._reachable(table)) for table in tables]
+        run_ids = map(proven_run_id, chain.from_iterable(copies))
+        run_id = next((one for one in run_ids if one is not None), None)
+        if run_id is None:
+            raise self._cannot_be_read(_LOST_SETTINGS)
+        fits = partial(Checksums(run_id).fits, "run")
+        believed = [{str(line[0]): line for line in lines if fits(line)} for lines in copies]
+        settings = dict(chain.from_iterable(copy.items() for copy in reversed(believed)))
+        if len(settings) < max(map(len, copies)):
+            raise self._cannot_be_read(_LOST_SETTINGS)
+        self._left_out["run"] |= {
+            key for key, line in settings.items() if any(copy.get(key) != line for copy in believed)
+        }
+        return settings
+
+    def _reachable(self, table: str) -> Iterator[tuple[Value, ...]]:
+        """Yield the lines of a copy of the settings up to where it is damaged."""
+        try:
+            yield from self._connection.execute(f"SELECT {columns('run')} FROM {table} NOT INDEXED")
+        except sqlite3.Error as error:
+            if _is_busy(error) or _is_bounded(error):
+                raise self._unreadable(error) from None
+            self.is_broken = True
 
     @property
     def n_plain(self) -> int:
@@ -279,11 +301,13 @@ class RunFile:
     @cached_property
     def rows_hash(self) -> str:
         """The hash of settings, cases and rows: by it, two states of a run are told apart."""
-        tables = (("run", "key"), ("cases", "position"), ("rows", "position"))
+        settings = [(self._settings[key][-1],) for key in sorted(self._settings)]
+        lines = (
+            self._each(f"SELECT checksum FROM {table} ORDER BY position")
+            for table in ("cases", "rows")
+        )
         return hash_of(
-            line[0] if isinstance(line[0], bytes) else b""
-            for table, key in tables
-            for line in self._each(f"SELECT checksum FROM {table} ORDER BY {key}")
+            line[0] if isinstance(line[0], bytes) else b"" for line in chain(settings, *lines)
         )
 
     @property
@@ -298,8 +322,10 @@ class RunFile:
         found = [
             f"{n:,} damaged {names.get(table, f'line of {table}')}{'' if n == 1 else 's'} left out"
             for table, n in self.left_out.items()
-            if n
+            if n and table != "run"
         ]
+        if n := self.left_out["run"]:
+            found.append(f"{n:,} damaged setting{'' if n == 1 else 's'} read from the other copy")
         if self.is_broken and not self.left_out["rows"]:
             found.append("the structure of the file is damaged")
         if not found:
@@ -512,11 +538,10 @@ class RunFile:
         except sqlite3.Error as error:
             raise self._unreadable(error) from None
 
-    def _unreadable(self, error: sqlite3.Error) -> InvalidFile:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    def _unreadable(self, error: sqlite3.Error | UnicodeDecodeError) -> InvalidFile:
+        if _is_busy(error):
             return InvalidFile(f"{self.path} is being written at this moment; try again")
-        if code == sqlite3.SQLITE_INTERRUPT:
+        if _is_bounded(error):
             return self._cannot_be_read("it asks for more work than a file of its size can need")
         return self._cannot_be_read("it is damaged")
 
@@ -558,11 +583,7 @@ class RunFile:
                 else:
                     self._left_out[table].add(line[0])
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-                sqlite3.SQLITE_BUSY,
-                sqlite3.SQLITE_LOCKED,
-                sqlite3.SQLITE_INTERRUPT,
-            ):
+            if _is_busy(error) or _is_bounded(error):
                 raise self._unreadable(error) from None
             self.is_broken = True
             below = min(self._n_keys(table), self._connection.n_bytes)
@@ -833,6 +854,15 @@ def objects(texts: Sequence[Value]) -> list[JsonObject | None]:
     return read
 
 
+def _is_busy(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _is_bounded(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_INTERRUPT
+
+
 def _object(text: Value) -> JsonObject:
     value: JsonValue = json.loads(text)  # type: ignore[arg-type]
     if not isinstance(value, dict):
@@ -987,6 +1017,6 @@ def _check(run: RunFile, connection: BoundedConnection, place: Path, *, checked:
         if not checked:
             found = connection.execute("PRAGMA quick_check(1)").fetchone()
             run.is_broken = found is None or found[0] != "ok"
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # it quotes a schema that is no text
         raise run._unreadable(error) from None
     assert run.description

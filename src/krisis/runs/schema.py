@@ -2,20 +2,25 @@
 
 ``docs/reference/run-file.md`` is the promise made to readers of the file. Every table but the one
 of texts ends with ``checksum``, which covers the columns before it; columns that a later minor
-version adds follow it. A text is stored once, under a number that is the hash of it.
+version adds follow it. A text is stored once, under a number that is the hash of it. The settings,
+without which no row can be scored, are stored twice: in ``run``, and line by line the same in
+``run_copy``, whose pages are its own.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 
 APPLICATION_ID = 0x6B726973  # "kris"
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 USER_VERSION = MAJOR * 1000 + MINOR
 SUFFIX = ".krisis"
+PAGE_SIZE = 4096  # a file whose header is lost can be searched only where it is known
 # What SQLite and the writer put beside the file while it is written.
 SIDE_FILES = ("-wal", "-shm", "-journal", "-lock")
 # No text of a run is longer: a reply, a prompt, or the settings of a run.
@@ -129,13 +134,19 @@ TABLES: dict[str, dict[str, str]] = {
         "answer": "TEXT",
     },
 }
+# Without a key, and so without an index on another page. Files of version 1.0 have no copy.
+RUN_COPY = "CREATE TABLE run_copy (key TEXT, value TEXT, checksum BLOB)"
+COPY_SINCE_MINOR = 1
 _TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT)"
 _SIGNALS = """CREATE VIEW signals AS SELECT rows.position, each.key AS name, each.value
 FROM rows, json_each(rows.signals) AS each"""
 
 
 def ddl() -> list[str]:
-    """Return the statements that make an empty run file."""
+    """Return the statements that make an empty run file, but for the copy of its settings.
+
+    That is made after the cases (`copy_settings`), so that it is far from the settings.
+    """
     made = [
         f"CREATE TABLE {table} "
         f"({', '.join(f'{name} {kind}'.strip() for name, kind in columns.items())}, checksum BLOB)"
@@ -156,10 +167,10 @@ def columns(table: str) -> str:
 
 
 @cache
-def insert(table: str, *, replace: bool = False) -> str:
-    """Return the statement that writes one line of a table."""
+def insert(table: str, *, replace: bool = False, ignore: bool = False) -> str:
+    """Return the statement that writes one line of a table, over one that is there or not."""
     marks = ", ".join("?" * (len(TABLES[table]) + 1))
-    verb = "REPLACE" if replace else "INSERT"
+    verb = "REPLACE" if replace else "INSERT OR IGNORE" if ignore else "INSERT"
     return f"{verb} INTO {table} ({columns(table)}) VALUES ({marks})"
 
 
@@ -192,14 +203,35 @@ class Checksums:
         return line[-1] == self.of(table, line[:-1])
 
 
+def copy_settings(connection: sqlite3.Connection) -> None:
+    """Write the settings a second time, in place of an older copy."""
+    connection.execute("DROP TABLE IF EXISTS run_copy")
+    connection.execute(RUN_COPY)
+    connection.execute(f"INSERT INTO run_copy SELECT {columns('run')} FROM run")  # noqa: S608
+
+
+def proven_run_id(line: Sequence[Value]) -> str | None:
+    """Return the id of a run if this line of its settings states it and has its checksum."""
+    with suppress(ValueError, RecursionError):
+        if len(line) == 3 and line[0] == "run_id" and isinstance(line[1], str):
+            name = json.loads(line[1])
+            if isinstance(name, str) and Checksums(name).fits("run", line):
+                return name
+    return None
+
+
 def text_id(text: str) -> int:
     """Return the number under which a text is stored: the hash of it.
 
     >>> text_id("Is there kidney disease?") == text_id("Is there kidney disease?")
     True
     """
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
+    return bytes_id(text.encode("utf-8", "surrogatepass"))
+
+
+def bytes_id(text: bytes | bytearray) -> int:
+    """Return the number of a text that is given as UTF-8."""
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
 def is_text(number: Value, text: Value) -> bool:

@@ -34,8 +34,10 @@ from krisis.runs.door import check_schema, is_own, open_to_write
 from krisis.runs.places import WriterLock, has_unmerged, is_local, refuse_links
 from krisis.runs.provider_batches import ProviderBatch
 from krisis.runs.schema import (
+    PAGE_SIZE,
     Checksums,
     Value,
+    copy_settings,
     ddl,
     insert,
     storable,
@@ -258,7 +260,7 @@ class RunWriter:
                 place[row.record_id],
                 _label(row.prediction),
                 int(row.abstained),
-                row.confidence,
+                _real(row.confidence),
             )
             for number, (name, row) in enumerate(answers, start=1)
             if row.record_id in place and row.outcome in ("answered", "abstained")
@@ -420,11 +422,11 @@ class RunWriter:
             _label(row.prediction),
             _label(row.ground_truth),
             int(row.abstained),
-            row.confidence,
+            _real(row.confidence),
             row.input_tokens,
             row.output_tokens,
             row.total_tokens,
-            None if row.latency_seconds is None else float(row.latency_seconds),
+            _real(row.latency_seconds),
             storable(row.model),
             storable(row.finish_reason),
             storable(row.failure_class),
@@ -465,7 +467,10 @@ def _create_file(path: Path, description: RunDescription, cases: Sequence[Stored
 def write_new_run(
     connection: sqlite3.Connection, description: RunDescription, cases: Sequence[StoredCase]
 ) -> None:
-    """Write what a run begins with, in one transaction: tables, description and cases."""
+    """Write what a run begins with, in one transaction: tables, description and cases.
+
+    The copy of the settings comes last: the cases are between it and them.
+    """
     checksums, texts = Checksums(description.run_id), dict[int, str]()
     connection.execute("BEGIN IMMEDIATE")
     for statement in ddl():
@@ -474,6 +479,7 @@ def write_new_run(
     connection.executemany(insert("run"), entries)
     connection.executemany(insert("cases"), _case_lines(description, cases, texts))
     connection.executemany("INSERT INTO texts (id, text) VALUES (?, ?)", texts.items())
+    copy_settings(connection)
     connection.execute("COMMIT")
 
 
@@ -523,6 +529,14 @@ def _label(value: object) -> Value:
     return int(number) if isinstance(number, bool) else number
 
 
+def _real(value: float | None) -> float | None:
+    """Return a number as a REAL column gives it back, by which its checksum is verified.
+
+    SQLite keeps a whole number there as an integer, which has no negative zero.
+    """
+    return None if value is None else float(value) + 0.0
+
+
 def _execute(connection: sqlite3.Connection, sql: str, line: tuple[Value, ...]) -> None:
     connection.execute(sql, line)
 
@@ -538,7 +552,10 @@ def settings_of(journal: str) -> list[str]:
     power cut would be played over a newer file. Going over to the log needs such a journal once.
     """
     # Only macOS tells a disk that has the data in its own memory from one that wrote them.
+    # What is deleted is overwritten: a search of the pages for lines must not find older states.
     return [
+        f"page_size = {PAGE_SIZE}",
+        "secure_delete = ON",
         "synchronous = EXTRA",
         f"journal_mode = {journal}",
         f"synchronous = {'FULL' if journal == 'WAL' else 'EXTRA'}",

@@ -76,7 +76,8 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     number = whole_of(query, "page", default=1, most=10**9)
     n_pages = max(1, -(-n_found // size))
     number = min(number, n_pages)
-    shown = run.select(queue.wanted, start=(number - 1) * size, most=size)
+    positions = run.select(queue.wanted, start=(number - 1) * size, most=size)
+    lines = case_lines(run, positions)
     content: JsonObject = {
         "name": name,
         "filter": asdict(queue.wanted),
@@ -86,7 +87,8 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "n_found": n_found,
         "page": number,
         "n_pages": n_pages,
-        "rows": case_lines(run, shown),
+        "n_damaged": len(positions) - len(lines),
+        "rows": lines,
     }
     sized = f"{queue.query}&size={size}".strip("&") if size != PAGE_SIZE else queue.query
     context = {
