@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from krisis import __version__
-from krisis.errors import InvalidFile, InvalidValue, RunConflict
+from krisis.errors import InvalidFile, InvalidValue, KrisisError, RunConflict
 from krisis.json_values import JsonObject
 from krisis.metrics import score_all
 from krisis.results.account import brief_scores
@@ -84,11 +84,17 @@ def remove_patient(
         if copy_warning(path):
             raise RunConflict(f"{copy_warning(path)}; then forget the patient in the copy")
         with open_run(path) as run:
-            found = _Patient.of(run, patient)
-            if found is None:
-                return None
-            folder.mkdir(mode=0o700)
-            removed = _write(run, found, folder / path.name)
+            try:
+                found = _Patient.of(run, patient)
+                _refuse_damage(run)
+                if found is None:
+                    return None
+                folder.mkdir(mode=0o700)
+                removed = _write(run, found, folder / path.name)
+            except (KeyError, ValueError, TypeError, RecursionError) as error:
+                if isinstance(error, KrisisError):
+                    raise
+                raise _damaged(path) from None  # lines that nobody at krisis wrote
         removed.n_notes = _remove_notes(path, found, folder / "notes")
         clear_copies(found.replies)
         removed.has_other_name = _put_in_place(folder / path.name, path)
@@ -112,6 +118,11 @@ def _remove(folder: Path) -> None:
         folder.unlink()
     elif folder.exists():
         shutil.rmtree(folder)
+
+
+def _refuse_damage(run: RunFile) -> None:
+    if run.is_broken or run.left_out.total():
+        raise _damaged(run.path)
 
 
 def _damaged(path: Path) -> InvalidFile:
@@ -289,8 +300,7 @@ class _Copy:
                 sealed = (self._checksums.sealed(table, *line) for line in found)
                 self._connection.executemany(insert(table), sealed)
         self._copy_texts()
-        if self._run.is_broken or self._run.left_out.total():
-            raise _damaged(self._run.path)
+        _refuse_damage(self._run)
         n = self._removed.n_stale
         stale = f"; {n} earlier {'certificate is' if n == 1 else 'certificates are'} stale"
         add_decision(

@@ -9,6 +9,7 @@ from pathlib import Path
 from krisis.errors import InvalidValue, KrisisError, UserError
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.trust import is_own
+from krisis.pages.numbers import count
 from krisis.runs.forget import Removed, remove_patient
 from krisis.runs.load import read_description
 from krisis.runs.text_cache import remove_index
@@ -55,7 +56,7 @@ class Forgotten:
 
 
 def _count(n: int, one: str, several: str = "") -> str:
-    return f"{n:,} {one if n == 1 else several or f'{one}s'}"
+    return f"{count(n)} {one if n == 1 else several or f'{one}s'}"
 
 
 def _are(n: int) -> str:
