@@ -245,9 +245,9 @@ def refuse_calibration_patients(certificate: Certificate, run: RunItems, sample:
     is_calibration_run = rows_hash(run, sample) == certificate.calibration_rows_hash
     if not is_calibration_run and 0 < sample.n_patients == n_seen:
         raise InvalidValue(
-            f"the certificate was made on all {run.words[0]}s of {run.source.path}, with other rows "
-            "or others among them; if one was removed from that run since, the certificate is "
-            "stale: certify again, and verify it on a run of others"
+            f"the certificate was made on all {run.words[0]}s of {run.source.path}, but not on "
+            "these very rows; if one was removed from that run since, the certificate is stale: "
+            "certify again, and verify it on a run of others"
         )
     if is_calibration_run:
         n_seen = sample.n_patients

@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,6 +43,8 @@ _WITHHELD = "(removed with a patient)"
 _ZEROS = bytes(1 << 20)
 
 Line = tuple[Value, ...]
+# Hashes features and contexts of cases.
+CaseHash = Callable[[Iterable[tuple[Mapping[str, object], str]]], str]
 
 
 @dataclass(slots=True)
@@ -67,11 +69,16 @@ class Removed:
 
 
 def remove_patient(
-    path: Path, patient: str, *, clear_copies: Callable[[Sequence[str]], None]
+    path: Path,
+    patient: str,
+    *,
+    case_hash: CaseHash,
+    clear_copies: Callable[[Sequence[str]], None],
 ) -> Removed | None:
     """Remove a patient from a run and the notes beside it; None where the run has no such patient.
 
-    ``clear_copies`` is called with the replies about the patient before the run is replaced.
+    ``case_hash`` hashes what is shown of cases as a suite does, and ``clear_copies`` is called with
+    the replies about the patient before the run is replaced.
     """
     open_run(path).close()  # refuses what is no run, and closes the file of a writer that died
     try:
@@ -90,7 +97,7 @@ def remove_patient(
                 if found is None:
                     return None
                 folder.mkdir(mode=0o700)
-                removed = _write(run, found, folder / path.name)
+                removed = _write(run, found, folder / path.name, case_hash)
             except (KeyError, ValueError, TypeError, RecursionError) as error:
                 if isinstance(error, KrisisError):
                     raise
@@ -228,9 +235,9 @@ class _Patient:
         return _WITHHELD if quotes else sentence
 
 
-def _write(run: RunFile, patient: _Patient, target: Path) -> Removed:
+def _write(run: RunFile, patient: _Patient, target: Path, case_hash: CaseHash) -> Removed:
     """Write a new run file with everything but the patient; a damaged run is refused."""
-    described = _description(run, patient)
+    described = _description(run, patient, case_hash)
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     # A file that nobody else can see needs no journal, which would be another place to clear.
     with closing(connected(target, journal="OFF")) as connection:
@@ -242,7 +249,7 @@ def _write(run: RunFile, patient: _Patient, target: Path) -> Removed:
     return removed
 
 
-def _description(run: RunFile, patient: _Patient) -> RunDescription:
+def _description(run: RunFile, patient: _Patient, case_hash: CaseHash) -> RunDescription:
     described, n_cases = run.description, len(patient.cases)
     identity, imported = described.identity, described.imported
     if identity.n_records:
@@ -253,14 +260,37 @@ def _description(run: RunFile, patient: _Patient) -> RunDescription:
             n_expected=imported.n_expected - patient.n_rows,
             n_read=imported.n_read - patient.n_rows,
         )
+    suite = dict(described.suite_description)
+    if isinstance(n := suite.get("n_records"), int):
+        suite["n_records"] = n - n_cases
+    if "case_hash" in suite:
+        suite["case_hash"] = _case_hash(run, patient, case_hash) or suite["case_hash"]
     return described.model_copy(
         update={
+            "suite_description": suite,
             "identity": identity,
             "imported": imported,
             "n_cases": described.n_cases - len(patient.positions),
             "n_removed": described.n_removed + 1,
         }
     )
+
+
+def _case_hash(run: RunFile, patient: _Patient, case_hash: CaseHash) -> str:
+    """Return the hash of the cases that stay, by which a certificate draws; "" where unknown.
+
+    It can be told where the run keeps the features of all cases of its suite: then the hash of all
+    is the one that the suite gave. Else what is drawn stays as it was, fixed before any answer.
+    """
+    shown = {}
+    for position, *_, features, context, _ in run.believed("cases"):
+        if features is None:
+            return ""
+        number = context if isinstance(context, int) else None
+        shown[position] = json.loads(str(features)), run.text(number)
+    if case_hash(shown.values()) != run.description.suite_description["case_hash"]:
+        return ""
+    return case_hash(held for at, held in shown.items() if at not in patient.cases)
 
 
 class _Copy:

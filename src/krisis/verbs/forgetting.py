@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from krisis.data.patient_record import case_hash
 from krisis.errors import InvalidValue, KrisisError, UserError
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.trust import is_own
@@ -118,7 +119,7 @@ def _forgotten(run: Path, patient: str, cache_path: str | Path | None) -> Forgot
         remove_index(run)
 
     try:
-        removed = remove_patient(run, patient, clear_copies=clear_copies)
+        removed = remove_patient(run, patient, case_hash=case_hash, clear_copies=clear_copies)
     except KrisisError as error:
         return Forgotten(run=run, problem=str(error))
     return Forgotten(run=run, removed=removed, n_replies=n_replies)
