@@ -8,13 +8,22 @@ import re
 import shutil
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.commands import krisis
-from tests.invented_runs import edit_run, invented_rows, only_run, result_of, write_run
+from tests.invented_runs import (
+    begin_run,
+    edit_run,
+    forge_description,
+    forge_run,
+    invented_rows,
+    only_run,
+    result_of,
+    write_run,
+)
 
 import krisis as api
 from krisis import Benchmark, PatientRecord, SuiteConfig
@@ -202,12 +211,13 @@ def left_traces(path: Path, folder: Path) -> None:
     assert list((folder.parent / "cache").rglob("texts/*.sqlite"))
 
 
-@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize(("batch_size", "context"), [(1, "ZQXcontext"), (4, "")])
 def test_no_byte_is_left_of_a_patient_whom_a_model_was_asked_about(
-    tmp_path: Path, batch_size: int
+    tmp_path: Path, batch_size: int, context: str
 ) -> None:
     cache = ReplyCache(default_cache_path())
-    path = run_of(tmp_path / "runs", suite_of(), batch_size=batch_size, cache=cache)
+    suite = suite_of(context=context)
+    path = run_of(tmp_path / "runs", suite, batch_size=batch_size, cache=cache)
     n_replies = cache.info().n_replies
     cache.close()
     left_traces(path, tmp_path / "runs")
@@ -269,7 +279,10 @@ def test_what_baselines_errors_stops_and_batches_say_of_a_patient_goes_too(tmp_p
     writer = RunWriter.resume(path, description, ())
     writer._cases = [_Named(row.record_id) for row in rows]  # type: ignore[assignment]
     writer.begin_session({})
-    writer.keep_baselines({"rule": [row for row in rows if row.outcome == "answered"]})
+    answers = [
+        replace(row, prediction=1, abstained=False, error=None, failure_class="") for row in rows
+    ]
+    writer.keep_baselines({"rule": answers})
     writer.note_not_taken([("line 3", "the right answer 'ZQXlabel' is none of the answers")])
     requests = (BatchRequest((3, 4, 5), 7, 7), BatchRequest((4, 5), 5, 5), BatchRequest((6,), 1, 1))
     batch = ProviderBatch("m", requests, "text", 1.0, "b", "ended", requests)
@@ -288,9 +301,8 @@ def test_what_baselines_errors_stops_and_batches_say_of_a_patient_goes_too(tmp_p
         (kept,) = run.contents().provider_batches.batches.values()
         assert [one.positions for one in kept.requests] == [(3,), (), (4,)]
         assert [one.positions for one in kept.again] == [(3,), (4,)]
-        names = {line[0] for line in run.select("SELECT case_position FROM baselines")}
-        answered = [i for i, row in enumerate(rows) if row.outcome == "answered"]
-        assert names == {i if i < 4 else i - 2 for i in answered}
+        cases = [line[0] for line in run.select("SELECT case_position FROM baselines ORDER BY id")]
+        assert cases == list(range(10))
         assert run.damage == ""
     assert before.stop is not None
     assert load_run(path).stop is not None
@@ -330,8 +342,11 @@ def test_figures_are_those_of_a_run_that_never_had_the_patient(
     never = run_of(tmp_path / "never", suite_of(40, without=PATIENT), **sized)
     path = run_of(tmp_path / "runs", suite_of(40), **sized)
     assert comparable(path, tmp_path) != comparable(never, tmp_path)
+    if options.get("perturb"):
+        add_review(path, record_id="ZQXrecord-0004~unit", asking=1, mark="unclear")
     api.forget(str(path), patient=PATIENT)
     assert comparable(path, tmp_path) == comparable(never, tmp_path)
+    assert where(b"ZQX", tmp_path / "runs") == []
     both = [load_run(one) for one in (path, never)]
     assert [row.record_id for row in both[0].rows] == [row.record_id for row in both[1].rows]
     assert [row.record_id for row in both[0].perturbed] == [
@@ -343,7 +358,16 @@ def test_figures_are_those_of_a_run_that_never_had_the_patient(
     places = []
     for one in (path, never):
         with open_run(one) as run:
-            places.append(run.select("SELECT position, case_position, repeat FROM rows"))
+            usage = run.select("SELECT position FROM usage WHERE position IS NOT NULL")
+            places.append(
+                (
+                    run.select("SELECT position, case_position, repeat FROM rows"),
+                    sorted(usage) if batch_size == 1 else [],
+                    run.description.suite_description["n_records"],
+                    run.description.n_cases,
+                    run.description.identity.n_records,
+                )
+            )
     assert places[0] == places[1]
 
 
@@ -371,10 +395,12 @@ def test_an_imported_run_has_the_figures_of_one_without_the_patient(tmp_path: Pa
     assert where(b"ZQX3", tmp_path / "all") == []
 
 
-@pytest.mark.parametrize("stop_after", [0, 9])
-def test_what_was_paid_stays_paid(tmp_path: Path, stop_after: int) -> None:
+@pytest.mark.parametrize(("stop_after", "killed"), [(0, False), (9, False), (9, True)])
+def test_what_was_paid_stays_paid(tmp_path: Path, stop_after: int, killed: bool) -> None:
     prices = {"scripted/script": Price(1.0, 2.0)}
     path = run_of(tmp_path / "runs", suite_of(), Model(stop_after), prices=prices)
+    if killed:  # before it could keep its scores
+        edit_run(path, "DELETE FROM scores")
     before = load_run(path)
     with open_run(path) as run:
         cost = run.progress().cost
@@ -515,6 +541,44 @@ def test_a_run_that_is_written_is_refused(tmp_path: Path) -> None:
     assert not lock_file(path).exists()
 
 
+def test_a_run_with_files_beside_it_that_stay_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = begin_run(tmp_path / "live", result_of(invented_rows(12)))
+    path = tmp_path / "runs" / "run.krisis"
+    path.parent.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copyfile(f"{writer.path}{suffix}", f"{path}{suffix}")
+    writer.close()
+    monkeypatch.setattr("krisis.runs.read.recover", lambda path: None)  # as of somebody else's
+    done = krisis("forget", str(path), "--patient", "patient-000000", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "forget the patient in the copy" in done.stderr
+    monkeypatch.undo()
+    with open_run(path) as run:
+        assert run.n_rows == 12
+
+
+def test_a_record_that_names_no_patient_is_one(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "runs" / "run", result_of(invented_rows(12)))
+    forge_run(path, "cases", "position = 3", cluster_id="")
+    (found,) = api.forget(path, patient="case-000003")
+    assert found.removed is not None
+    assert found.removed.n_records == 1
+
+
+def test_an_error_that_others_had_too_is_not_the_patients(tmp_path: Path) -> None:
+    rows = invented_rows(12)
+    for i in (0, 6):
+        rows[i].error, rows[i].failure_class = "no reply in 60 s", "timeout"
+        rows[i].prediction, rows[i].abstained = None, False
+    result = result_of(rows)
+    result.stop = Interrupted("the last error was: no reply in 60 s")
+    path = write_run(tmp_path / "runs" / "run", result)
+    api.forget(path, patient="patient-000000")
+    assert load_run(path).stop == result.stop
+
+
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     path = write_run(tmp_path / "away" / "run", result_of(invented_rows(12)))
     link = tmp_path / "runs" / "run.krisis"
@@ -532,6 +596,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
         "UPDATE cases SET metadata = '{}' WHERE position = 7",
         "UPDATE texts SET text = text || '.'",
         "UPDATE sessions SET pid = 1",
+        "UPDATE cases SET metadata = '{}' WHERE position < 2",  # both of the patient's own
     ],
 )
 def test_a_damaged_run_is_refused(tmp_path: Path, damage: str) -> None:
@@ -611,8 +676,6 @@ def test_others_who_name_the_patient_are_counted_and_their_texts_go(tmp_path: Pa
 
 
 def test_a_cache_that_a_strangers_run_names_is_not_opened(tmp_path: Path) -> None:
-    from tests.invented_runs import forge_description
-
     path = write_run(tmp_path / "runs" / "run", result_of(invented_rows(12)))
     named = tmp_path / "precious.sqlite"
     cache = ReplyCache(named)

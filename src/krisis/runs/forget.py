@@ -34,7 +34,7 @@ from krisis.runs.load import load_run, stored_parts, stored_result
 from krisis.runs.places import WriterLock, copy_warning
 from krisis.runs.read import STALE, RunFile, open_run
 from krisis.runs.review import review_file, without_records
-from krisis.runs.schema import TABLES, Checksums, Value, insert, storable, text_id
+from krisis.runs.schema import TABLES, Checksums, Value, insert, storable
 from krisis.runs.write import connected, store_scores, sync_folder, write_new_run
 
 # A shorter id is found by chance in texts that have nothing to do with the patient.
@@ -349,8 +349,6 @@ class _Copy:
     def _find_texts(self) -> None:
         """Add the texts that name the patient to those that go."""
         for number, text in self._run.select("SELECT id, text FROM texts"):
-            if not isinstance(text, str) or text_id(text) != number:
-                raise _damaged(self._run.path)
             if self._patient.mentioned_in(text):
                 self._patient.texts.add(number)
 
