@@ -411,6 +411,8 @@ def test_what_was_paid_stays_paid(tmp_path: Path, stop_after: int, killed: bool)
         assert getattr(after.spending, name) == getattr(before.spending, name), name
     with open_run(path) as run:
         assert run.progress().cost == cost
+        assert (run.scores() is None) == killed
+    assert after.metric_scores.keys() == before.metric_scores.keys()
     n_left = before.attrition.n_loaded - 2, before.attrition.n_sent - 2
     assert (after.attrition.n_loaded, after.attrition.n_sent) == n_left
     assert (after.stop is None) == (before.stop is None) == (stop_after == 0)
