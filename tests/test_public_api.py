@@ -12,7 +12,7 @@ PROMISED = """
 krisis: Benchmark BenchmarkResult PatientRecord SuiteConfig Task FeatureSet BaseDataSuite
 krisis: BackendResponse BaseBackend BaseMetric EvaluationResult MetricScore KrisisError
 krisis: run load score compare selective certify verify monitor decide audit
-krisis: plan check report figure
+krisis: plan check report figure forget
 krisis.benchmark: Benchmark
 krisis.metrics: default_benchmark_metrics default_accuracy_metrics default_abstention_metrics
 krisis.metrics: default_calibration_metrics

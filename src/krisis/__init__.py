@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from krisis.verbs.costing import decide
     from krisis.verbs.deciding import audit, certify, check, monitor, selective, verify
     from krisis.verbs.drawing import figure, report
+    from krisis.verbs.forgetting import forget
     from krisis.verbs.planning import plan
     from krisis.verbs.running import run
     from krisis.verbs.scoring import compare, load, score
@@ -42,6 +43,7 @@ _HOMES = {
     "compare": "krisis.verbs.scoring",
     "decide": "krisis.verbs.costing",
     "figure": "krisis.verbs.drawing",
+    "forget": "krisis.verbs.forgetting",
     "load": "krisis.verbs.scoring",
     "monitor": "krisis.verbs.deciding",
     "plan": "krisis.verbs.planning",
@@ -73,6 +75,7 @@ __all__ = [
     "compare",
     "decide",
     "figure",
+    "forget",
     "load",
     "monitor",
     "plan",

@@ -72,7 +72,7 @@ def test_one_thing_has_one_name() -> None:
         ("--risk", {"audit", "certify", "decide", "plan certify"}),
         ("--price", {"run", "sweep", "import"}),
         ("--cluster", {"run", "sweep", "resume"}),
-        ("--patient", {"import"}),
+        ("--patient", {"import", "forget"}),
         ("--features", {"run", "sweep"}),
         ("--confidence", {"selective", "certify", "decide", "audit", "report", "import"}),
     ],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.commands import krisis
 
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.signals import TokenLogprob
@@ -96,3 +98,39 @@ def test_an_entry_that_cannot_be_read_counts_as_absent(tmp_path: Path, text: str
     cache._connection.execute("UPDATE replies SET reply = ?", (text,))
     assert cache.get(REQUEST.key()) is None
     cache.close()
+
+
+def test_replies_of_an_age_are_cleared_and_leave_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ReplyCache(tmp_path / "replies.sqlite")
+    now = time.time()
+    for days in (0, 29, 31, 400):
+        monkeypatch.setattr("time.time", lambda days=days: now - days * 86_400)
+        cache.put(f"{days}", REQUEST, replace(REPLY, text=f"said {days} days ago"))
+    monkeypatch.undo()
+    cache.close()
+    path = str(tmp_path / "replies.sqlite")
+    told = krisis("cache", "clear", "--older-than", "30d", "--cache-path", path, cwd=tmp_path)
+    assert (told.returncode, told.stdout) == (0, "removed 2 replies\n")
+    held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert [f"said {days} days".encode() in held for days in (0, 29, 31, 400)] == [
+        *(True, True),
+        *(False, False),
+    ]
+    for age in ("700h", "1000m"):
+        told = krisis("cache", "clear", "--older-than", age, "--cache-path", path, cwd=tmp_path)
+    assert told.stdout == "removed 1 replies\n"
+    told = krisis("cache", "clear", "--cache-path", path, cwd=tmp_path)
+    assert told.stdout == "removed 1 replies\n"
+
+
+@pytest.mark.parametrize("age", ["30", "d", "0d", "-1d", "1.5d", "30 d", "1w", "99999999d", "٣d"])
+def test_an_age_that_is_none_removes_nothing(tmp_path: Path, age: str) -> None:
+    path = tmp_path / "replies.sqlite"
+    told = krisis("cache", "clear", f"--older-than={age}", "--cache-path", str(path), cwd=tmp_path)
+    assert told.returncode == 2
+    assert told.stderr == (
+        f"krisis: --older-than takes days, hours or minutes such as 30d, not {age!r}\n"
+    )
+    assert not path.exists()

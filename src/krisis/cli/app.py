@@ -58,6 +58,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Maintain": {
         "pull": ("krisis.cli.pull", "Download a small model, or the patients of a suite."),
         "doctor": ("krisis.cli.doctor", "Diagnose and repair a run."),
+        "forget": ("krisis.cli.forget", "Remove a patient from runs and caches."),
         "cache": ("krisis.cli.cache", "Show or clear the cache of paid replies."),
     },
 }

@@ -91,6 +91,11 @@ def content_hash(content: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def case_hash(shown: Iterable[tuple[Mapping[str, object], str]]) -> str:
+    """Hash what is shown of some cases, features and context, in any order."""
+    return content_hash(sorted(content_hash([one, *_optional(context)]) for one, context in shown))
+
+
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
@@ -119,9 +124,7 @@ class Records(list[PatientRecord]):
     @property
     def case_hash(self) -> str:
         """Return a hash of what is shown of the cases alone: no ids, no labels, in any order."""
-        if not self._case_hash:
-            shown = sorted(content_hash([r.features, *_optional(r.context)]) for r in self)
-            self._case_hash = content_hash(shown)
+        self._case_hash = self._case_hash or case_hash((r.features, r.context) for r in self)
         return self._case_hash
 
 

@@ -242,7 +242,14 @@ def score_options(certificate: Certificate, calibrator: Calibrator | None) -> Sc
 def refuse_calibration_patients(certificate: Certificate, run: RunItems, sample: Sample) -> None:
     """Refuse a run of patients that the certificate was made on."""
     n_seen = certificate.calibration_patients.n_among(named_patients(run))
-    if rows_hash(run, sample) == certificate.calibration_rows_hash:
+    is_calibration_run = rows_hash(run, sample) == certificate.calibration_rows_hash
+    if not is_calibration_run and 0 < sample.n_patients == n_seen:
+        raise InvalidValue(
+            f"the certificate was made on all {run.words[0]}s of {run.source.path}, but not on "
+            "these very rows; if one was removed from that run since, the certificate is stale: "
+            "certify again, and verify it on a run of others"
+        )
+    if is_calibration_run:
         n_seen = sample.n_patients
     if n_seen:
         raise InvalidValue(

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.signals import TokenLogprob
 from krisis.errors import InvalidFile
 from krisis.json_values import open_private
+from krisis.runs.schema import storable
 
 FLUSH_SECONDS = 0.5
 FLUSH_ROWS = 64
@@ -133,10 +134,48 @@ class ReplyCache:
             newest=max((row[3] for row in rows), default=None),
         )
 
-    def clear(self) -> int:
-        """Forget everything and return how many replies that were."""
-        n_deleted = self._connection.execute("DELETE FROM replies").rowcount
-        self._connection.execute("VACUUM")
+    def clear(self, *, older_than_seconds: float = 0.0) -> int:
+        """Remove replies that are older, and return how many; without an age, all of them."""
+        if not older_than_seconds:
+            return self._delete("DELETE FROM replies")
+        saved_before = time.time() - older_than_seconds
+        return self._delete("DELETE FROM replies WHERE saved_at < ?", [(saved_before,)])
+
+    def remove_texts(self, texts: Collection[str]) -> int:
+        """Remove the replies that contain one of these texts, and return how many.
+
+        Requests are kept as hashes, so a reply is found by what it says; another one that says the
+        same goes with it.
+        """
+        found = []
+        for key, held in self._connection.execute("SELECT key, reply FROM replies"):
+            try:
+                text = storable(_reply(held).text)
+            except (ValueError, TypeError, KeyError):  # damaged: nobody can say whose it is
+                found.append((key,))
+                continue
+            if any(one in text for one in texts):
+                found.append((key,))
+        return self._delete("DELETE FROM replies WHERE key = ?", found) if found else 0
+
+    def _delete(self, sql: str, values: Sequence[tuple[str | float, ...]] = ((),)) -> int:
+        """Delete replies so that no byte of them is left in the file or the log beside it."""
+        try:
+            n_before = self._connection.total_changes
+            self._connection.execute("PRAGMA secure_delete = ON")
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(sql, values)
+            self._connection.execute("COMMIT")
+            n_deleted = self._connection.total_changes - n_before
+            self._connection.execute("VACUUM")
+            (is_busy, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise InvalidFile(f"the reply cache {self.path} cannot be changed: {error}") from None
+        if is_busy:
+            raise InvalidFile(
+                f"the reply cache {self.path} is in use by another process, and the log beside it "
+                "still holds what was removed; wait for it to end, then try again"
+            )
         return n_deleted
 
     def close(self) -> None:

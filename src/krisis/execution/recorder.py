@@ -250,6 +250,11 @@ class Recorder:
 
     def _continue(self, path: Path, opening: Opening) -> PriorSessions:
         with open_run(path) as run:
+            if run.description.n_removed:
+                raise RunConflict(
+                    f"{path} cannot be continued: a patient was removed from it, whom the suite "
+                    "would bring back; start a new run without the patient's data"
+                )
             refuse_other_run(str(path), run.description.identity, opening.identity)
             if run.is_broken:
                 raise InvalidFile(

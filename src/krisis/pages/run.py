@@ -131,6 +131,8 @@ def brief_document(result: BenchmarkResult, bound: RiskBound | None = None) -> D
     rows_lost = counts.n_lost or (imported is not None and imported.n_not_taken)
     if read := result.suite.read:
         lead.append(f"Read {read} records; the others are not part of this run.")
+    if removed := result.provenance.removed:
+        lead.append(f"{removed[0].upper()}{removed[1:]}.")
     if counts.says_nothing:
         return Document(
             title=_title(result),

@@ -106,6 +106,7 @@ class Provenance:
     config: JsonMapping = field(default_factory=dict)
     imported: Imported | None = None
     asking: AskingFacts | None = None
+    removed: str | None = None  # how many patients were taken out of the run, and what follows
 
 
 # The fields of a provenance that the suite's description and the model's name already hold.

@@ -60,6 +60,7 @@ class RunDescription(BaseModel):
     stores_features: bool = False
     imported: Imported | None = None
     asking: AskingFacts | None = None
+    n_removed: int = Field(default=0, ge=0)  # patients who were taken out of the run
 
     @property
     def n_plain(self) -> int:

@@ -16,12 +16,14 @@ from pathlib import Path
 
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, plain
-from krisis.runs.load import read_description
+from krisis.runs.load import removal_sentence
 from krisis.runs.places import is_run_file
+from krisis.runs.read import open_run
 from krisis.runs.schema import Checksums, insert, storable
 from krisis.runs.write import rows_hash, write_briefly
 
 CERTIFICATE, CHECK, STOPPING_RULE = "certificate", "check", "stopping rule"
+REMOVAL = "removal"
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 
 
@@ -29,11 +31,13 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 class Noted:
     """What the ledger says of a question: all questions of its kind on these rows, this one last.
 
-    ``is_recorded`` is false where the file could not be written.
+    ``is_recorded`` is false where the file could not be written. ``removal`` says what a patient
+    who was removed from the run makes stale.
     """
 
     questions: Sequence[JsonObject]
     is_recorded: bool
+    removal: str | None = None
 
 
 def note_decision(
@@ -44,7 +48,9 @@ def note_decision(
     if not is_run_file(path):
         return Noted(questions, is_recorded=False)
     try:
-        checksums = Checksums(read_description(path).run_id)
+        with open_run(path, checked=True) as run:
+            checksums = Checksums(run.description.run_id)
+            removal = removal_sentence(run.description, run.ledger())
     except InvalidFile:
         return Noted(questions, is_recorded=False)
 
@@ -53,7 +59,7 @@ def note_decision(
             connection, checksums, kind=kind, question=question, answer=answer, at=at
         )
 
-    return Noted(questions, is_recorded=write_briefly(path, note))
+    return Noted(questions, is_recorded=write_briefly(path, note), removal=removal)
 
 
 def add_decision(
@@ -89,7 +95,7 @@ def certificate_sentence(noted: Noted) -> str:
     >>> certificate_sentence(Noted(asked, is_recorded=True))
     'third certificate requested on these rows: risk 0.05, 0.08, 0.1'
     """
-    sentences = []
+    sentences = [noted.removal] if noted.removal else []
     n = len(noted.questions)
     if n > 1:
         number = _ORDINALS[n - 1] if n <= len(_ORDINALS) else f"{n}th"

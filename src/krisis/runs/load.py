@@ -20,7 +20,7 @@ from krisis.results.stops import Unfinished
 from krisis.runs.columns import BaselineColumns, RunColumns
 from krisis.runs.description import NEVER, RunDescription
 from krisis.runs.places import is_run_file
-from krisis.runs.read import RunContents, RunFile, open_run
+from krisis.runs.read import LedgerEntry, RunContents, RunFile, open_run
 from krisis.runs.schema import SUFFIX, Checksums, storable
 from krisis.runs.write import store_scores, write_briefly
 
@@ -100,8 +100,23 @@ def result_of(run: RunFile) -> BenchmarkResult:
         config=described.config,
         imported=described.imported,
         asking=described.asking,
+        removed=removal_sentence(described, run.ledger()),
     )
     return result
+
+
+def removal_sentence(described: RunDescription, ledger: Sequence[LedgerEntry]) -> str | None:
+    """Say how many patients were removed from a run, and what that makes stale; None if none."""
+    n = described.n_removed
+    if not n:
+        return None
+    patients = "1 patient was" if n == 1 else f"{n:,} patients were"
+    told = f"{patients} removed from this run"
+    n_stale = sum(one.is_stale for one in ledger)
+    if not n_stale:
+        return told
+    are = "1 earlier certificate is" if n_stale == 1 else f"{n_stale:,} earlier certificates are"
+    return f"{told}; {are} stale: certify again"
 
 
 class StoredBaselines(Mapping[str, Rows]):

@@ -129,6 +129,8 @@ _ROW_TYPES: dict[str, tuple[type, ...]] = {
 }
 ALLOWED_TYPES = tuple(frozenset(kinds) for kinds in _ROW_TYPES.values())
 N_PER_BLOCK = 4096
+# How the answer of a certificate begins whose rows are no longer those of the run.
+STALE = "stale, a patient was removed later: "
 Lines = Sequence[tuple[Value, ...]]
 
 
@@ -205,6 +207,11 @@ class LedgerEntry:
     rows_hash: str
     question: JsonObject
     answer: str
+
+    @property
+    def is_stale(self) -> bool:
+        """Tell whether a patient was removed from the rows of a certificate."""
+        return self.answer.startswith(STALE)
 
 
 class RunFile:

@@ -11,7 +11,7 @@ import getpass
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -93,19 +93,32 @@ def review_file(run: Path) -> Path:
 
 def read_reviews(run: Path) -> Reviews:
     """Read the notes about a run; a line that was cut or edited is counted and left out."""
-    path = review_file(run)
+    read = [_note(line) for line in _lines(review_file(run))]
+    found = {note.key: note for note in read if note is not None}
+    return Reviews(found, sum(note is None for note in read))
+
+
+def without_records(run: Path, names: Collection[str]) -> tuple[bytes, int]:
+    """Return the notes without those about some records, and how many lines that leaves out.
+
+    A line that cannot be read may be about any record, so it is left out as well.
+    """
+    lines = _lines(review_file(run))
+    notes = [(line, _note(line)) for line in lines]
+    kept = [line for line, note in notes if note is not None and note.record_id not in names]
+    return b"".join(line + b"\n" for line in kept), len(lines) - len(kept)
+
+
+def _lines(path: Path) -> list[bytes]:
     if not path.exists() and not path.is_symlink():
-        return Reviews({})
+        return []
     refuse_links(path)
     try:
         if path.stat().st_size > _LARGEST_FILE:
             raise InvalidFile(f"{path} is larger than any notes are; move it away")
-        lines = path.read_bytes().splitlines()
+        return [line for line in path.read_bytes().splitlines() if line.strip()]
     except OSError as error:
         raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
-    read = [_note(line) for line in lines if line.strip()]
-    found = {note.key: note for note in read if note is not None}
-    return Reviews(found, sum(note is None for note in read))
 
 
 def _note(line: bytes) -> ReviewNote | None:

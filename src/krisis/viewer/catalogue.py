@@ -38,6 +38,7 @@ from krisis.runs.places import is_run_file, is_written
 from krisis.runs.read import CaseOf, Progress, RunFile, open_run, state_of
 from krisis.runs.review import CaseKey, keys_in_state, read_reviews
 from krisis.runs.schema import Value
+from krisis.runs.text_cache import remove_outlived_indices
 from krisis.viewer.entries import Entry, Look, found_in, objection, read_entry, shown
 from krisis.viewer.filters import IN_FORCE, ORDERS, RowFilters
 from krisis.viewer.index import Index
@@ -322,6 +323,7 @@ class Catalogue:
             )
         self.index = Index(self.folder)
         self.search = TextSearch(self.index.place)
+        remove_outlived_indices()
         self._scanning, self._changing = threading.Lock(), threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._names: dict[str, Path] = {}
@@ -364,7 +366,7 @@ class Catalogue:
             gone = known.keys() - seen.keys()
             if fresh or gone:
                 self.index.keep([(k, mark, e.to_json()) for k, mark, e in fresh], gone)
-            self.search.forget_all_but(names.values())
+            remove_outlived_indices([self.index.place])
             self._entries = seen
             return [self._live(entry) for _, entry in seen.values()]
 

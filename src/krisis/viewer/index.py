@@ -15,10 +15,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, dumps, read_object
+from krisis.runs.text_cache import viewer_cache
 
 _VERSION = 3
 
@@ -26,7 +25,7 @@ _VERSION = 3
 def index_folder(folder: Path) -> Path:
     """Return where the index of a folder of runs is kept, for this user alone."""
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:24]
-    return platformdirs.user_cache_path("krisis") / "viewer" / name
+    return viewer_cache() / name
 
 
 class Index:

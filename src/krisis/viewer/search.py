@@ -1,22 +1,23 @@
 """Words in the replies of a run: a full-text index by SQLite, in the user's cache.
 
-It is made when a run is first searched and thrown away when the run has changed. Any part of a
-text is found, whatever its case: the index is of every three letters that follow each other.
+It is made when a run is first searched and thrown away when the run has changed or is gone
+(`runs.text_cache`). Any part of a text is found, whatever its case: the index is of every three
+letters that follow each other.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 from krisis.runs.read import RunFile
+from krisis.runs.text_cache import index_file, is_index_of
 
 # Longer replies are searched in their beginning only, so that an index stays small.
 SEARCHED_CHARACTERS = 20_000
@@ -48,45 +49,26 @@ def sought(text: str) -> list[str]:
 class TextSearch:
     """The full-text indices of the runs of a folder, each of one state of its run."""
 
-    def __init__(self, place: Path) -> None:
-        self._folder = place / "texts"
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._locks: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 
     def positions(self, run: RunFile, state: tuple[int, ...], text: str) -> list[int]:
         """Return the rows of a run in which every part of a text occurs."""
         parts = [_plain(part) for part in sought(text)]
-        place = self._place(run.path)
+        place = index_file(self._folder, run.path)
         with self._locks[place]:  # whoever asks meanwhile waits for the one index
-            if not _is_of(place, state):
+            if not is_index_of(place, run.path, state):
                 _build(run, place, state)
-            with closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as connection:
-                return _found(connection, parts)
-
-    def forget_all_but(self, runs: Iterable[Path]) -> None:
-        """Remove what is kept of runs that are gone."""
-        kept = set(map(self._place, runs)) if self._folder.is_dir() else set()
-        for file in self._folder.glob("*.sqlite"):
-            if file not in kept:
-                with suppress(OSError):
-                    file.unlink()
-
-    def _place(self, run: Path) -> Path:
-        name = hashlib.sha256(os.fsencode(run)).hexdigest()[:24]
-        return self._folder / f"{name}.sqlite"
+            with suppress(sqlite3.OperationalError):
+                return _found(place, parts)
+            _build(run, place, state)  # the run goes on, and another viewer removed its index
+            return _found(place, parts)
 
 
 def _plain(text: str) -> str:
     """Return a text as it is indexed: no difference of case, and nothing that ends a text."""
     return text.casefold().replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-def _is_of(place: Path, state: tuple[int, ...]) -> bool:
-    try:
-        with closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as connection:
-            held = connection.execute("SELECT state FROM made_of").fetchone()
-            return bool(held == (json.dumps(state),))
-    except (sqlite3.Error, OSError):
-        return False
 
 
 def _build(run: RunFile, place: Path, state: tuple[int, ...]) -> None:
@@ -104,8 +86,9 @@ def _build(run: RunFile, place: Path, state: tuple[int, ...]) -> None:
                 "CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'trigram case_sensitive 1')"
             )
             connection.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", _texts(run))
-            connection.execute("CREATE TABLE made_of (state TEXT)")
-            connection.execute("INSERT INTO made_of VALUES (?)", (json.dumps(state),))
+            connection.execute("CREATE TABLE made_of (run BLOB, state TEXT)")
+            made_of = os.fsencode(run.path), json.dumps(state)
+            connection.execute("INSERT INTO made_of VALUES (?, ?)", made_of)
             connection.execute("COMMIT")
         os.replace(begun, place)
     finally:
@@ -123,7 +106,7 @@ def _texts(run: RunFile) -> Iterator[tuple[int, str]]:
         last = int(lines[-1][0])  # type: ignore[arg-type]
 
 
-def _found(connection: sqlite3.Connection, parts: list[str]) -> list[int]:
+def _found(place: Path, parts: list[str]) -> list[int]:
     """Return the rows that contain all parts; none where nothing was asked for."""
     long = [part for part in parts if len(part) >= _LETTERS]
     conditions = ["instr(text, ?)" for part in parts if len(part) < _LETTERS]
@@ -133,4 +116,5 @@ def _found(connection: sqlite3.Connection, parts: list[str]) -> list[int]:
         values.append(" AND ".join('"' + part.replace('"', '""') + '"' for part in long))
     condition = " AND ".join(conditions) or "0"
     sql = f"SELECT rowid FROM texts WHERE {condition} ORDER BY rowid"  # noqa: S608 - constants
-    return [position for (position,) in connection.execute(sql, values)]
+    with closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as connection:
+        return [position for (position,) in connection.execute(sql, values)]
