@@ -9,6 +9,7 @@
     │   ├── UnknownName                    no suite, backend, metric … of that name
     │   ├── MissingExtra                   an optional part is not installed
     │   ├── MissingKey                     no credentials for a provider
+    │   ├── ChartFailed                    the renderer refuses a chart, or died of it
     │   ├── PlugInFault                    code of the user's own raised an error
     │   └── RunConflict                    the run is locked, or is another run
     ├── BackendError                       one call failed: the row becomes `failed`
@@ -121,6 +122,10 @@ class MissingExtra(UserError):
 
 class MissingKey(UserError):
     """No credentials were found for a provider."""
+
+
+class ChartFailed(UserError):
+    """The renderer could not draw a chart."""
 
 
 class PlugInFault(UserError):

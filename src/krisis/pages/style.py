@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from krisis.display import spelled_out
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.pages.numbers import given
@@ -161,7 +160,7 @@ class Style:
         for one in marks:
             middle = below + height / 2
             layers += _key_marks(one, self, middle)
-            for number, words in enumerate(self.broken(spelled_out(one.words), self.width * 0.8)):
+            for number, words in enumerate(self.broken(one.words, self.width * 0.8)):
                 layers.append(
                     {
                         "data": {"values": [{"words": words}]},
