@@ -20,6 +20,7 @@
     │   ├── RateLimited                    429 and its kin; retried
     │   ├── ProviderUnavailable            5xx, connection lost; retried
     │   │   └── Unreachable                no connection can be made: nothing was sent
+    │   │       └── TlsRefused             … because of a certificate or no TLS; not retried
     │   ├── CallTimedOut                   no answer in time; retried
     │   ├── RequestRefused                 400, 404, 422: the request must change
     │   │   └── OutOfCredit                402 and its kin: the account must be filled
@@ -194,9 +195,15 @@ class ProviderUnavailable(BackendError):
 
 
 class Unreachable(ProviderUnavailable):
-    """No connection can be made: refused, no such host, no route, no accepted certificate."""
+    """No connection can be made: refused, no such host, no route."""
 
     may_be_billed = False
+
+
+class TlsRefused(Unreachable):
+    """The server's certificate is not accepted, or it speaks no TLS: no later call will differ."""
+
+    retryable = False
 
 
 class CallTimedOut(BackendError):
