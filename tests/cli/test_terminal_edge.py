@@ -9,54 +9,30 @@ import logging
 import os
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from tests.commands import krisis
-from tests.invented_runs import forge_description, invented_rows, result_of, write_run
+from tests.hostile_names import NASTY, hostile_run
+from tests.invented_runs import invented_rows, result_of, write_run
 from tests.terminals import Terminal
 
 from krisis.cli.streams import echo_data, echo_error, echo_json, echo_lines
 from krisis.display import HIDDEN
 from krisis.execution.progress import RichProgress, Tally
-from krisis.metrics.base import Rows
 from krisis.terminal_edge import TerminalEdge, guard_streams, live_console, unescaped
 
-# A title, a cleared screen, a colour that krisis never uses, C1, bidi, zero width, delete.
-NASTY = "n\x1b]0;owned\x07\x1b[2J\x1b[45mx\x9b31m\u202ey\u2066\u200bz\x7f\r\x00!"
 OWN = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[lh]|\d*[AK])|\r")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-
-
-def hostile(folder: Path, name: str, seed: int = 0) -> Path:
-    """Return a run with hidden characters in every name and text, sealed as the writer seals."""
-    rows = invented_rows(40, seed=seed)
-    nasty = [
-        replace(
-            row,
-            record_id=f"{NASTY}{i}",
-            cluster_id=f"{NASTY}{i // 2}",
-            error=row.error and NASTY,
-            raw_response=NASTY,
-            prompt=NASTY,
-            metadata=row.metadata | {"sex": NASTY, f"k{NASTY}": NASTY},
-        )
-        for i, row in enumerate(rows)
-    ]
-    path = write_run(folder / name, result_of(Rows(nasty, rows.answers), f"{name}{NASTY}"))
-    described = {"suite": f"ckd{NASTY}", "task": f"detection{NASTY}", "content_hash": "ab" * 32}
-    forge_description(path, suite_description=described)
-    return path
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("hostile")
-    hostile(place, "a")
-    hostile(place, "b", seed=1)
+    hostile_run(place, "a")
+    hostile_run(place, "b", seed=1)
     write_run(place / "c", result_of(invented_rows(30), "plain"))
     (place / f"{NASTY.replace(chr(0), '')}.krisis").write_bytes(b"not a run")
     return place
