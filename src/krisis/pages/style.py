@@ -38,6 +38,8 @@ _SHAPES = (
 )
 MOST_RUNS = len(_TONES) * 2
 
+_MOST_LETTERS = 400
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -128,7 +130,12 @@ class Style:
         return self.width >= 50 * self.font
 
     def broken(self, text: str, width: float) -> list[str]:
-        """Break text so that it fits a width, also within names, which have few spaces."""
+        """Break text so that it fits a width, also within names, which have few spaces.
+
+        No chart has room for more than a few hundred letters, and every line is a mark of its own.
+        """
+        if len(text) > _MOST_LETTERS:
+            text = f"{text[: _MOST_LETTERS - 1]}…"
         n_letters = max(8, int(width / (0.5 * self.font)))
         pieces = re.sub(r"(?<=[/_:-])", "\u200b", text)
         lines: list[str] = []
