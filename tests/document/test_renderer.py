@@ -113,6 +113,8 @@ def test_charts_and_drawings_are_bounded() -> None:
         narrow.draw("svg", bar("a" * 1_000))
     with pytest.raises(ChartFailed, match="stopped"):
         narrow.draw("png", bar("a"), scale=4.0)
+    narrow._max_bytes = 10**6
+    assert "b" in texts(narrow.draw("svg", bar("b")).decode())  # not the rest of the one before
     narrow.close()
 
 
@@ -183,6 +185,8 @@ def test_nothing_is_imported_from_the_folder_one_works_in(
     monkeypatch.chdir(tmp_path)
     renderer.draw("svg", bar("a"))
     assert not (tmp_path / "executed").exists()
+    assert renderer._process is not None
+    assert "-P" in list(renderer._process.args)  # type: ignore[arg-type]  # nor from its own folder
 
 
 def test_without_the_converter_one_is_told_what_to_install(

@@ -86,7 +86,8 @@ class Renderer:
             self._end()
             self._owner = os.getpid()
             self._process = subprocess.Popen(  # noqa: S603 - a file of krisis itself
-                # Nothing is imported from the folder that the user happens to be in.
+                # Without the folder of the program on its path, whose html.py and numbers.py are
+                # not those of Python.
                 [sys.executable, "-P", str(_PROGRAM)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
