@@ -16,10 +16,19 @@ SOURCE = Path(__file__).parents[1] / "src" / "krisis"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 SHARED = {"answers", "display", "errors", "json_values", "outcomes", "pulling", "yaml_values"}
-SHARED |= {"lazy_names", "plain_run", "registry", "task_facts", "texts", "__init__"}
+SHARED |= {
+    "lazy_names",
+    "plain_run",
+    "registry",
+    "task_facts",
+    "terminal_edge",
+    "texts",
+    "__init__",
+}
 MAY_SEE: dict[str, set[str]] = {
     "data": set(),
     "statistics": set(),
+    "terminal_edge": set(),
     "metrics": {"statistics"},
     "backends": {"data"},
     "confidence": {"metrics", "statistics"},

@@ -9,6 +9,7 @@
     │   ├── UnknownName                    no suite, backend, metric … of that name
     │   ├── MissingExtra                   an optional part is not installed
     │   ├── MissingKey                     no credentials for a provider
+    │   ├── ChartFailed                    the renderer refuses a chart, or died of it
     │   ├── PlugInFault                    code of the user's own raised an error
     │   └── RunConflict                    the run is locked, or is another run
     ├── BackendError                       one call failed: the row becomes `failed`
@@ -19,6 +20,7 @@
     │   ├── RateLimited                    429 and its kin; retried
     │   ├── ProviderUnavailable            5xx, connection lost; retried
     │   │   └── Unreachable                no connection can be made: nothing was sent
+    │   │       └── TlsRefused             … because of a certificate or no TLS; not retried
     │   ├── CallTimedOut                   no answer in time; retried
     │   ├── RequestRefused                 400, 404, 422: the request must change
     │   │   └── OutOfCredit                402 and its kin: the account must be filled
@@ -123,6 +125,10 @@ class MissingKey(UserError):
     """No credentials were found for a provider."""
 
 
+class ChartFailed(UserError):
+    """The renderer could not draw a chart."""
+
+
 class PlugInFault(UserError):
     """A suite, backend or metric of the user's own failed in its own code."""
 
@@ -189,9 +195,15 @@ class ProviderUnavailable(BackendError):
 
 
 class Unreachable(ProviderUnavailable):
-    """No connection can be made: refused, no such host, no route, no accepted certificate."""
+    """No connection can be made: refused, no such host, no route."""
 
     may_be_billed = False
+
+
+class TlsRefused(Unreachable):
+    """The server's certificate is not accepted, or it speaks no TLS: no later call will differ."""
+
+    retryable = False
 
 
 class CallTimedOut(BackendError):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from krisis.backends.openai import OpenAIBackend
 from krisis.backends.provider import ProviderBackend
 from krisis.backends.reply import MAX_REPLY_CHARACTERS, read_answers
 from krisis.backends.scripted import ScriptedBackend
-from krisis.backends.scrubbing import without_values
+from krisis.backends.scrubbing import provider_words, without_values
 from krisis.backends.secrets import Secret
 from krisis.benchmark import Benchmark
 from krisis.data.base import FeatureDescription, PatientRecord, RecordListSuite, Task
@@ -377,6 +378,64 @@ def test_a_key_is_looked_for_in_time_that_grows_with_the_text(unit: str) -> None
     text = unit * (400_000 // len(unit))  # a quadratic search would take minutes
     shown = Secret(KEY).removed_from(f"{text} {KEY}")
     assert not key_found_in(shown[-100:])
+
+
+ENDS = {
+    "two letters behind stars": f"Incorrect API key provided: sk-Zq***{KEY[-2:]}.",
+    "one star": f"Incorrect API key provided: sk*{KEY[-1]}.",
+    "the end alone": f"Incorrect API key provided: ****{KEY[-2:]}.",
+    "the end, no word of keys": f"bad header ****{KEY[-2:]}",
+    "the head, no word of keys": f"no access for {KEY[:2]}***",
+    "dots": f"Incorrect API key: {KEY[:2]}...{KEY[-2:]}",
+    "bullets": f"Invalid token {KEY[:4]}••••{KEY[-2:]}",
+    "crosses": f"Invalid token {KEY[:4]}XXXXXXXX{KEY[-2:]}",
+    "underscores": f"Invalid token {KEY[:4]}____{KEY[-2:]}",
+    "a word": f"Invalid token {KEY[:4]}[REDACTED]{KEY[-2:]}",
+    "a scheme before it": f"bad header Bearer-{KEY[:6]}***{KEY[-3:]}",
+    "named end": f"The API key ending in {KEY[-2:]} was revoked",
+    "quoted end": f"no access for the key '{KEY[-4:]}'",
+    "named head": f"the key {KEY[:7]} is unknown",
+    "capitals": f"API KEY {KEY[:4].upper()}****{KEY[-2:].upper()} IS VOID",
+}
+
+
+@pytest.mark.parametrize("told", ENDS.values(), ids=ENDS)
+def test_an_error_that_echoes_an_end_of_the_key_leaves_no_letter_of_it(told: str) -> None:
+    shown = Secret(KEY).removed_from_error(told)
+    words = set(re.findall(r"[a-z0-9]+", shown.lower()))
+    traces = {KEY[-n:].lower() for n in range(1, 9)} | {KEY[:n].lower() for n in range(2, 9)}
+    assert not words & {re.sub(r"\W", "", trace) for trace in traces}, shown
+    assert "…" in shown
+    assert len(shown) > 8  # what is not the key's stays
+
+
+def test_values_of_the_patient_do_not_cut_a_key_into_parts_too_short_to_see() -> None:
+    sent = SimpleNamespace(shown="- age: 83", template="- age: [redacted]")
+    key = "sk-ab 83 cd 83 ef 83 gh 83 ij".replace(" ", "")
+    told = provider_words(Exception(f"bad key {key} at 83"), sent, Secret(key))
+    assert told == "bad key … at …"
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["wait... and **see** the tasks…", "no reply in 60 s; h3 is a heading", "a__b xxx-large #1"],
+)
+def test_an_error_that_does_not_speak_of_keys_stays_as_it_is(told: str) -> None:
+    assert Secret(KEY).removed_from_error(told) == told
+
+
+def test_a_reply_keeps_short_words_in_bold() -> None:
+    assert Secret(KEY).removed_from(f"**{KEY[-2:]}** is the key") == f"**{KEY[-2:]}** is the key"
+
+
+def test_a_key_that_is_too_short_to_be_recognised_spoils_no_error() -> None:
+    assert Secret("empty").removed_from_error("the key is *y") == "the key is *y"
+
+
+@pytest.mark.parametrize("unit", ["xxxa", "*x", "..", "sk-Zq", "a-", "…", "key h3 "])
+def test_an_error_is_looked_through_in_time_that_grows_with_the_text(unit: str) -> None:
+    text = unit * (800_000 // len(unit))  # a quadratic search would take minutes
+    assert not key_found_in(Secret(KEY).removed_from_error(f"{text} {KEY}")[-100:])
 
 
 def test_a_text_that_is_masked_twice_loses_both_ends_of_the_key() -> None:

@@ -235,8 +235,8 @@ def test_the_resources_of_a_pdf_are_in_one_order(monkeypatch: pytest.MonkeyPatch
     lines = entries[1].splitlines(keepends=True)
     turned = page.replace(entries[1], b"".join(reversed(lines)))
     assert turned != page
-    converter = SimpleNamespace(vegalite_to_pdf=lambda _: turned)
-    monkeypatch.setattr("krisis.pages.figure._converter", lambda: converter)
+    renderer = SimpleNamespace(draw=lambda *_: turned)
+    monkeypatch.setattr("krisis.pages.figure.RENDERER", renderer)
     assert figure.pdf() == page
 
 

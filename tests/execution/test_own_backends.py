@@ -24,7 +24,7 @@ from tests.invented_runs import edit_run
 from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord, Task
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
 from krisis.data.base import RecordListSuite
-from krisis.errors import BackendError, InvalidValue, PromptWithheld
+from krisis.errors import BackendError, InvalidValue, PromptWithheld, TlsRefused
 from krisis.execution.options import Execution
 from krisis.execution.pacing.budget import Limits
 from krisis.execution.pacing.prices import Price
@@ -145,6 +145,14 @@ def test_without_retries_the_failure_says_what_it_was() -> None:
     assert name == "timeout"
     assert result.attrition.failures[name].example == "ReadTimeout: slow"
     assert backend.n_calls == 2
+
+
+def test_a_certificate_that_an_own_backend_meets_ends_the_run_at_once() -> None:
+    backend = Parity(lambda: ssl.SSLCertVerificationError(1, "self-signed"), every=1)
+    backend.max_retries = 3
+    with pytest.raises(TlsRefused, match="self-signed"):
+        Benchmark(suite(4), backend, max_concurrency=1).run()
+    assert backend.n_calls == 1
 
 
 def test_an_error_of_the_backends_own_code_is_not_retried() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ssl
 from collections.abc import Mapping
 
 from krisis.backends.chat import ChatRequest
@@ -18,6 +19,7 @@ from krisis.errors import (
     ProviderUnavailable,
     RateLimited,
     RequestRefused,
+    TlsRefused,
     Unreachable,
 )
 
@@ -105,6 +107,8 @@ def own_backend_error(error: Exception, words: str) -> BackendError:
 
 def _kind_of_own(error: Exception) -> type[BackendError]:
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TlsRefused
     if "gaierror" in kinds or getattr(error, "errno", None) in _NO_ROUTE:
         return Unreachable
     if isinstance(error, TimeoutError) or "Timeout" in kinds:

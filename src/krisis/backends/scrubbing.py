@@ -43,7 +43,9 @@ class Shown(Protocol):
 def provider_words(error: Exception, request: Shown, key: Secret) -> str:
     """Return the provider's code and its first sentence, free of keys and of patient values."""
     message, codes = _said(error)
-    text = " ".join(key.removed_from(without_values(message, request)).split())
+    # Before the values, which would cut it into parts, and after, for what they were escaped in.
+    message = without_values(key.removed_from_error(message), request)
+    text = " ".join(key.removed_from_error(message).split())
     sentence = _SENTENCE_END.split(text, maxsplit=1)[0]
     if len(sentence) > _MAX_CHARACTERS:
         sentence = sentence[: _MAX_CHARACTERS - 1] + BLANK
@@ -56,7 +58,7 @@ def scrub(error: BackendError, shown: Shown) -> None:
     """Take known keys and the patient's values out of the words of a user's own backend."""
     text = str(error)
     for key in recognisable_keys():
-        text = key.removed_from(text)
+        text = key.removed_from_error(text)
     error.args = (without_values(text, shown, only_telling=True),)
 
 

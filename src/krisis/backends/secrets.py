@@ -19,6 +19,13 @@ BLANK = "…"
 # Its head begins where a word does, else a long word would be read once for each of its letters.
 _MASKED = re.compile(r"((?<![\w-])[\w-]++|)(?:\*{2,}|\.{3,}|…)([\w-]*)")
 _TELLING = 3
+# What an error puts in place of the middle of a key: signs, crosses, or a word in brackets.
+_MASK = re.compile(
+    r"(?:[*#•·●∗×]+|\.{2,}|…|[xX]{3,}|_{3,}|-{3,}|[<\[(](?i:redacted|masked|hidden)[>\])])+"
+)
+_BEFORE, _AFTER = re.compile(r"[\w-]*\Z"), re.compile(r"[\w-]*")
+_OF_KEYS = re.compile(r"key|token|secret|credential|password|bearer|authori[sz]", re.IGNORECASE)
+_WORD = re.compile(r"[\w-]{2,}")
 _KEY_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$")
 # A part of this many characters is recognised wherever it appears.
 _PART = 8
@@ -66,6 +73,44 @@ class Secret:
         if len(self._text) > _TELLING:
             text = text.replace(self._text, BLANK)
         return _MASKED.sub(self._blanked, self._without_parts(text))
+
+    def removed_from_error(self, text: str) -> str:
+        """Return the words of an error without the secret, to its last letter.
+
+        An error may quote any of its ends behind a mask, or in a sentence about a key as a word:
+        "the key ending in yz". A reply is not read so closely: its "**no**" is an answer.
+        """
+        text = self.removed_from(text)
+        if not self.is_recognisable:
+            return text
+        kept, done = list[str](), 0
+        for match in _MASK.finditer(text):
+            # No further than the secret is long, so that the time grows with the text alone.
+            most = len(self._text) + 1
+            head = _BEFORE.search(text, max(done, match.start() - most), match.start())
+            tail = _AFTER.match(text, match.end(), match.end() + most)
+            assert head is not None
+            assert tail is not None
+            if self._begins_in(head[0]) or (tail[0] and self._ends_with(tail[0])):
+                kept += [text[done : head.start()], BLANK]
+                done = tail.end()
+        text = "".join([*kept, text[done:]])
+        return _WORD.sub(self._without_end, text) if _OF_KEYS.search(text) else text
+
+    def _begins_in(self, head: str) -> bool:
+        """Say whether a text before a mask is, or its end clearly is, how the secret begins."""
+        head, text = head.lower(), self._text.lower()
+        if head and text.startswith(head):
+            return True
+        return any(head.endswith(text[:n]) for n in range(_TELLING + 1, len(head)))
+
+    def _ends_with(self, tail: str) -> bool:
+        return self._text.lower().endswith(tail.lower())
+
+    def _without_end(self, match: re.Match[str]) -> str:
+        word = match[0].lower()
+        begins = len(word) > _TELLING and self._text.lower().startswith(word)
+        return BLANK if begins or self._ends_with(word) else match[0]
 
     def _without_parts(self, text: str) -> str:
         if not self._may_be_in(text):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from krisis.errors import BackendError, ProviderUnavailable, RequestRefused, Unreachable
+from krisis.errors import BackendError, ProviderUnavailable, RequestRefused, TlsRefused, Unreachable
 
 if TYPE_CHECKING:
     import aiohttp
@@ -186,11 +186,51 @@ class _Unpacker:
 def _named(error: Exception, origin: str) -> BackendError:
     """Return what happened on the way to a server, by its own name and without its bytes."""
     cause = getattr(error, "os_error", None) or error
+    # Only of the handshake: the same error later on may follow a request that was billed.
+    if (
+        isinstance(cause, ssl.SSLError)
+        and cause is not error
+        and (sentence := _tls_refusal(cause, origin))
+    ):
+        return TlsRefused(sentence)
     reason = getattr(cause, "strerror", None) or type(cause).__name__
     for kinds, kind, sentence in (*_faults_of_connecting(), *_faults_of_answering()):
         if isinstance(error, kinds) or isinstance(cause, kinds):
             return kind(sentence.format(origin=origin, reason=reason))
     return BackendError(f"the call to {origin} failed in its transport: {type(error).__name__}")
+
+
+# By OpenSSL's number of what is wrong with a certificate; any other means that nobody vouches for
+# it whom this machine trusts.
+_EXPIRED = (
+    "the TLS certificate of {origin} is not valid today; have it renewed, or check the clock of "
+    "this machine"
+)
+_OTHER_NAME = (
+    "the TLS certificate of {origin} is for another host; give as base_url the name that the "
+    "certificate has"
+)
+_OF_CERTIFICATES = {9: _EXPIRED, 10: _EXPIRED, 62: _OTHER_NAME, 64: _OTHER_NAME}
+_UNTRUSTED = (
+    "the TLS certificate of {origin} is not trusted ({reason}); if the server is yours, name the "
+    "file of its certificate authority in SSL_CERT_FILE"
+)
+# What a server that answers in plain HTTP looks like to whoever expects TLS.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "RECORD_LAYER_FAILURE")
+
+
+def _tls_refusal(error: ssl.SSLError, origin: str) -> str:
+    """Return the sentence for a TLS fault that no retry mends; nothing for any other."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = getattr(error, "verify_message", "") or "no issuer is known"
+        sentence = _OF_CERTIFICATES.get(getattr(error, "verify_code", 0), _UNTRUSTED)
+        return sentence.format(origin=origin, reason=reason)
+    if getattr(error, "reason", "") in _NO_TLS:
+        return (
+            f"the server at {origin} does not speak TLS; if it is on this machine, write http:// "
+            "in base_url, else check the port"
+        )
+    return ""
 
 
 # What aiohttp raises, what that is to krisis, and the sentence; the first that fits is meant.
@@ -209,9 +249,9 @@ def _faults_of_connecting() -> _Faults:
             "the proxy on the way to {origin} gives no connection ({reason}); check HTTPS_PROXY",
         ),
         (
-            (http.ClientSSLError, http.ClientConnectorCertificateError),
+            (http.ClientSSLError,),
             Unreachable,
-            "the TLS certificate of {origin} is not accepted ({reason}); check base_url",
+            "no TLS connection to {origin} can be made ({reason}); check base_url and any proxy",
         ),
         (
             (ConnectionRefusedError,),

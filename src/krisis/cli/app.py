@@ -11,7 +11,7 @@ import typer
 
 from krisis import __version__
 from krisis.cli.help import HelpGroup, mistakes_in_one_sentence
-from krisis.cli.streams import prepare_streams
+from krisis.cli.streams import echo_error, prepare_streams
 from krisis.errors import KrisisError
 from krisis.registry import fault_of_own_code
 
@@ -142,5 +142,5 @@ def main(command: typer.Typer = app) -> None:
             raise
         if len(arguments) < len(sys.argv) - 1:
             traceback.print_exception(error)
-        typer.echo(f"krisis: {told}", err=True)
+        echo_error(str(told))
         sys.exit(told.exit_code)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from krisis.cli.console import warn_of_damage
 from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
@@ -15,6 +14,7 @@ from krisis.errors import InvalidValue
 from krisis.json_values import write_text
 from krisis.pages.compare import comparison_document
 from krisis.pages.shell import page
+from krisis.terminal_edge import live_console
 from krisis.verbs import scoring as verbs
 
 app = new_app()
@@ -46,7 +46,7 @@ def compare(
 ) -> None:
     """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
     chosen = chosen_format(output_format, as_json, output)
-    with Console(stderr=True).status("permuting patients …"):
+    with live_console().status("permuting patients …"):
         comparison = verbs.compare(
             *runs,
             metrics=metric,

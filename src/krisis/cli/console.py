@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import typer
 from rich.console import Console
 
+from krisis.cli.streams import echo_styled
 from krisis.pages.document import Document
 from krisis.pages.terminal import terminal_text
 from krisis.results.base import BenchmarkResult
@@ -14,7 +15,7 @@ from krisis.results.base import BenchmarkResult
 
 def print_document(document: Document, *, verbose: bool = False) -> None:
     """Print a document, in its short form unless ``verbose``, in colour where there is any."""
-    typer.echo(terminal_text(document, verbose=verbose, colour=has_colour()))
+    echo_styled(terminal_text(document, verbose=verbose, colour=has_colour()))
 
 
 def has_colour() -> bool:

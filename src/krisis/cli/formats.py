@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from krisis.cli.console import has_colour
-from krisis.cli.streams import echo_json
+from krisis.cli.streams import echo_data, echo_json, echo_styled
 from krisis.display import Documented
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, dumps, write_text
@@ -68,5 +68,7 @@ def give(
         typer.echo(f"wrote {output}", err=True)
     elif format == "json":
         echo_json(text)
+    elif format == "table":
+        echo_styled(text)
     else:
-        typer.echo(text)
+        echo_data(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import typer
-from rich.console import Console
 
 from krisis.backends.local import PULLABLE as MODELS
 from krisis.cli.help import command, new_app
@@ -11,6 +10,7 @@ from krisis.data.support2.file import SUPPORT2
 from krisis.errors import UnknownName
 from krisis.pages.numbers import megabytes
 from krisis.pulling import PackagedFile, pull
+from krisis.terminal_edge import live_console
 
 app = new_app()
 
@@ -40,7 +40,7 @@ def pull_file(
         typer.echo(f"{file.name} is already here: {file.path}")
     else:
         size = megabytes(file.n_bytes)
-        with Console(stderr=True).status(f"Downloading {file.name} ({size}) …"):
+        with live_console().status(f"Downloading {file.name} ({size}) …"):
             pull(file)
         typer.echo(f"Saved as {file.path} (sha256 checked).")
     typer.echo(f"Source: {file.source}")

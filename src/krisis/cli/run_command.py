@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,17 +109,31 @@ def _conclude(result: BenchmarkResult) -> None:
         )
 
 
+QUITTING = (signal.SIGINT, signal.SIGTERM)
+
+
+def _hang_up() -> tuple[signal.Signals, ...]:
+    """Return the signal of a closed terminal where there is one and nohup does not ignore it."""
+    if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        return ()
+    return (signal.SIGHUP,)
+
+
 @contextmanager
 def ctrl_c(stop: Stop) -> Iterator[None]:
-    """Let the first Ctrl-C, or SIGTERM, finish calls in progress; the second quits now."""
+    """Let the first Ctrl-C, SIGTERM or closing of the terminal finish calls in progress.
+
+    The second Ctrl-C or SIGTERM quits now; a closed terminal may send more than one SIGHUP.
+    """
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if stop.cause is not None:
+        if stop.cause is None:
+            stop.request_from_outside(Interrupted("interrupted"))
+            typer.echo("\nFinishing calls in progress; press Ctrl-C again to quit now", err=True)
+        elif number in QUITTING:
             raise KeyboardInterrupt
-        typer.echo("\nFinishing calls in progress; press Ctrl-C again to quit now", err=True)
-        stop.request_from_outside(Interrupted("interrupted"))
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, ask) for number in (*QUITTING, *_hang_up())}
     try:
         yield
     finally:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 
 from krisis.cli.formats import AsJson, Format, chosen_format, give
@@ -19,6 +18,7 @@ from krisis.json_values import dumps, write_text
 from krisis.metrics.items import RunItems
 from krisis.pages.charts.runs import check_figure_file
 from krisis.pages.charts.selective import draw_evaluation
+from krisis.terminal_edge import live_console
 from krisis.verbs import deciding as verbs
 
 app = new_app()
@@ -129,7 +129,7 @@ def selective(
 @contextmanager
 def with_progress(n_resamples: int, *, quiet: bool) -> Iterator[Callable[[int], None] | None]:
     """Show a bar of the resamples on a terminal, nothing elsewhere."""
-    console = Console(stderr=True)
+    console = live_console()
     if quiet or not console.is_terminal:
         yield None
         return

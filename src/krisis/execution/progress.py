@@ -13,8 +13,9 @@ from typing import Literal, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from krisis.display import escaped
+from krisis.display import escaped, spelled_out
 from krisis.outcomes import OUTCOMES, WORDS
+from krisis.terminal_edge import live_console
 
 Display = Literal["auto", "rich", "plain", "none"]
 PLAIN_SECONDS = 5.0
@@ -151,13 +152,17 @@ class RichProgress:
     def begin(self, tally: Tally) -> None:
         """Draw the bar."""
         self._task = self._progress.add_task(
-            tally.text(), total=tally.n_cases, completed=tally.n_done, cell=self._name
+            spelled_out(tally.text()),
+            total=tally.n_cases,
+            completed=tally.n_done,
+            cell=spelled_out(self._name),
         )
         self._progress.start()
 
     def advance(self, tally: Tally) -> None:
         """Move the bar; it is drawn a few times a second."""
-        self._progress.update(self._task, completed=tally.n_done, description=tally.text())
+        said = spelled_out(tally.text())
+        self._progress.update(self._task, completed=tally.n_done, description=said)
 
     def end(self, tally: Tally) -> None:
         """Leave the bar as it is."""
@@ -250,12 +255,12 @@ def progress_unasked() -> ProgressDisplay:
 def bars(console: Console | None = None, *, named: bool = False) -> Progress:
     """Return a place for live bars, each with its name in front where there are several."""
     return Progress(
-        *([TextColumn("{task.fields[cell]}")] if named else []),
+        *([TextColumn("{task.fields[cell]}", markup=False)] if named else []),
         TextColumn("{task.completed}/{task.total}"),
         BarColumn(bar_width=24),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         TimeRemainingColumn(),
-        console=console or Console(stderr=True),
+        console=console or live_console(),
         refresh_per_second=4,
     )
 

@@ -12,12 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
-from krisis.display import spelled_out
+from krisis.display import escaped, spelled_out
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonObject, JsonValue
 from krisis.pages import palette
 from krisis.pages.cases import MarkCases
 from krisis.pages.palette import MUTED
+from krisis.pages.renderer import RENDERER, is_installed
 from krisis.pages.style import Mark, Style
 
 # What altair gives and takes: it has no types of its own.
@@ -73,7 +74,8 @@ class Figure:
     @cached_property
     def svg(self) -> str:
         """The drawing on a light background with title and key, for papers and slides."""
-        return self._with_own_names(_converter().vegalite_to_svg(self._standing_alone()))
+        drawn = RENDERER.draw("svg", self._standing_alone()).decode()
+        return self._with_own_names(drawn)
 
     @cached_property
     def inline_svg(self) -> str:
@@ -95,7 +97,7 @@ class Figure:
             number, mark = match.groups()
             if number is None:
                 return mark
-            to = _attribute(found[int(number)])
+            to = escaped(found[int(number)])
             return f'<a href="{to}" tabindex="-1" aria-hidden="true">{mark}</a>'
 
         _link_marks(specification, specification.get("data", {}), specification, numbered)
@@ -108,22 +110,20 @@ class Figure:
         return _CLIP.sub(lambda found: f"{own}-clip{order[found[0]]}", svg)
 
     def _drawn_inline(self, specification: JsonObject, role: str) -> str:
-        drawn = self._with_own_names(_converter().vegalite_to_svg(specification))
-        body = _BACKGROUND.sub("", drawn, count=1)
+        drawn = RENDERER.draw("svg", specification).decode()
+        body = _BACKGROUND.sub("", self._with_own_names(drawn), count=1)
         # Assistive technology reads the table beside the chart rather than mark after mark.
         body = _MARK_WORDS.sub("", body)
-        opening = f'<svg role="{role}" aria-label="{_attribute(self.title)}" class="chart"'
+        opening = f'<svg role="{role}" aria-label="{escaped(self.title)}" class="chart"'
         return palette.with_variables(_OPENING.sub(lambda _: opening, body, count=1))
 
     def png(self, *, scale: float = 2.0) -> bytes:
         """Return the drawing as pixels."""
-        pixels: bytes = _converter().vegalite_to_png(self._standing_alone(), scale=scale)
-        return pixels
+        return RENDERER.draw("png", self._standing_alone(), scale=scale)
 
     def pdf(self) -> bytes:
         """Return the drawing as a page of its own size."""
-        page: bytes = _converter().vegalite_to_pdf(self._standing_alone())
-        return in_one_order(page)
+        return in_one_order(RENDERER.draw("pdf", self._standing_alone()))
 
     def _repr_svg_(self) -> str:
         """Return what a notebook shows."""
@@ -171,13 +171,12 @@ class Figure:
         names = [name for name in ("$schema", "config", "datasets") if name in whole]
         top: JsonObject = {name: whole.pop(name) for name in names}
         whole.pop("title", None)
-        lines = [spelled_out(line) for line in self.about]
         # The letters of a title are larger than those of the text by a third.
-        title = self.style.broken(spelled_out(self.title), self.style.width / 1.3)
+        title = self.style.broken(self.title, self.style.width / 1.3)
         own_key = [self.style.key(self.key)] if self.key and not self.needs_key else []
         return {
             **top,
-            "title": {"text": title, "subtitle": lines, "subtitleColor": str(MUTED)},
+            "title": {"text": title, "subtitle": list(self.about), "subtitleColor": str(MUTED)},
             "spacing": 14,
             "vconcat": [whole, *own_key],
         }
@@ -209,22 +208,11 @@ def _link_marks(
             part["encoding"]["href"] = {"field": "href", "type": "nominal"}
 
 
-def _attribute(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-
-
-def _converter() -> Chart:
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingExtra.named("charts", "drawing charts") from None
-    return vl_convert
-
-
 def check_charts() -> None:
     """Say how to install what draws charts, before any work is done."""
     altair()
-    _converter()
+    if not is_installed():
+        raise MissingExtra.named("charts", "drawing charts")
 
 
 def altair() -> Chart:
@@ -258,9 +246,10 @@ def unit_scale() -> Chart:
 
 
 def data(rows: Table) -> Chart:
-    """Return rows as inline chart data; no hidden character reaches the renderer.
+    """Return rows as inline chart data.
 
-    As text, because a chart copies its data every time it is combined with another.
+    As text, because a chart copies its data every time it is combined with another; and so the
+    renderer, which spells out what is hidden in a chart, cannot see into them.
     """
     shown = [
         {name: spelled_out(v) if isinstance(v, str) else v for name, v in row.items()}

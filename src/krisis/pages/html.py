@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from krisis.display import escaped
-from krisis.errors import MissingExtra
+from krisis.errors import ChartFailed, MissingExtra
 from krisis.json_values import JsonMapping
 from krisis.metrics.partition import DUE, SAFE, Partition, VerdictCounts
 from krisis.pages.cases import ChartFile, RowFilter
@@ -153,9 +153,13 @@ def chart_html(
     """Return a picture under its finding, with how to read it and the numbers it shows."""
     title = escaped(figure.title)
     caption = f"<figcaption><h3>{title}</h3>{_paragraph(figure.reading)}</figcaption>"
-    drawing = figure.inline_svg
-    if cases is not None and figure.cases is not None:
-        drawing = figure.linked_svg(lambda row: _behind(figure, row, _counted(row), cases))
+    try:
+        if cases is not None and figure.cases is not None:
+            drawing = figure.linked_svg(lambda row: _behind(figure, row, _counted(row), cases))
+        else:
+            drawing = figure.inline_svg
+    except ChartFailed as error:  # the numbers and the rest of the page are shown
+        drawing = f'<p class="note">{escaped(error)}</p>'
     frame = f'<div class="chart-frame" tabindex="0" role="group" aria-label="Chart: {title}">'
     numbers = _chart_numbers(figure, cases) if figure.table else ""
     kind = ' class="wide"' if wide else ""

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from krisis.display import spelled_out
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.pages.numbers import given
@@ -38,6 +37,8 @@ _SHAPES = (
     *("triangle-right", "triangle-left"),
 )
 MOST_RUNS = len(_TONES) * 2
+
+_MOST_LETTERS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,12 @@ class Style:
         return self.width >= 50 * self.font
 
     def broken(self, text: str, width: float) -> list[str]:
-        """Break text so that it fits a width, also within names, which have few spaces."""
+        """Break text so that it fits a width, also within names, which have few spaces.
+
+        No chart has room for more than a few hundred letters, and every line is a mark of its own.
+        """
+        if len(text) > _MOST_LETTERS:
+            text = f"{text[: _MOST_LETTERS - 1]}…"
         n_letters = max(8, int(width / (0.5 * self.font)))
         pieces = re.sub(r"(?<=[/_:-])", "\u200b", text)
         lines: list[str] = []
@@ -161,7 +167,7 @@ class Style:
         for one in marks:
             middle = below + height / 2
             layers += _key_marks(one, self, middle)
-            for number, words in enumerate(self.broken(spelled_out(one.words), self.width * 0.8)):
+            for number, words in enumerate(self.broken(one.words, self.width * 0.8)):
                 layers.append(
                     {
                         "data": {"values": [{"words": words}]},

@@ -34,7 +34,7 @@ class StopCause:
 
 
 class Interrupted(StopCause):
-    """Somebody stopped the run: Ctrl-C, SIGTERM, or a program that holds the `Stop`."""
+    """The run was stopped: Ctrl-C, SIGTERM, SIGHUP, or a program that holds the `Stop`."""
 
     exit_code: ClassVar[int] = 130
 

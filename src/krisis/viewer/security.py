@@ -169,7 +169,13 @@ def _bad_form(headers: dict[str, str]) -> tuple[int, str] | None:
 
 async def form_of(request: Any) -> dict[str, str]:
     """Return the fields of a form that the guard let through."""
-    body = (await request.body())[:LONGEST_FORM]
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
+
+    try:
+        body = (await request.body())[:LONGEST_FORM]
+    except ClientDisconnect:  # sent by halves: nobody waits for the answer
+        raise HTTPException(408) from None
     return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
 
 

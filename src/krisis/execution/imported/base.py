@@ -188,7 +188,7 @@ def as_truth(value: JsonValue) -> bool | None:
 def without_keys(text: str) -> str:
     """Return the words of a failure on one line, shortened and without known keys."""
     for key in recognisable_keys():
-        text = key.removed_from(text)
+        text = key.removed_from_error(text)
     text = " ".join(text.split())
     return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"
 
