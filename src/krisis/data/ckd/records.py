@@ -79,7 +79,7 @@ class RecordMaker:
         metadata = {
             "synthetic": True,
             "source": "embedded",
-            **_estimate_fields(shown),
+            **_estimate_fields(features),
             **_truth_fields(patient),
             "imputed": imputed,
         }
@@ -88,7 +88,7 @@ class RecordMaker:
             answers = map(str, self.question.answers)
             chances = {a: round(float(p), 6) for a, p in zip(answers, found, strict=True)}
             has_ckd = patient.truth.has_ckd if isinstance(patient, SyntheticPatient) else None
-            flags = self._flags(shown, has_ckd)
+            flags = self._flags(features, has_ckd)
             due = any(flags.values()) if self.by_flags else wrong >= self.deferral.risk
             metadata |= {
                 "answer_probabilities": chances,
