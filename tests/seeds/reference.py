@@ -31,14 +31,17 @@ def as_whole(label: object) -> int | None:
         return None
 
 
+def plain(label: object) -> int | str:
+    """Return a label as its whole number, or as text without case and surrounding space."""
+    number = as_whole(label)
+    return str(label).strip().lower() if number is None else number
+
+
 def same(prediction: object, truth: object) -> bool:
     """Tell whether a prediction is the label; nothing is never right."""
     if prediction is None:
         return False
-    left, right = as_whole(prediction), as_whole(truth)
-    if left is not None or right is not None:
-        return left == right
-    return str(prediction).strip().lower() == str(truth).strip().lower()
+    return plain(prediction) == plain(truth)
 
 
 def is_right(row: Row) -> bool:
@@ -53,7 +56,7 @@ def mean(values: Iterable[float]) -> float:
 
 def stage_of(row: Row) -> str:
     stage = row["metadata"].get("ckd_stage")
-    return "unknown_stage" if stage is None else f"stage_{stage}"
+    return "unknown_stage" if stage is None else f"stage_{plain(stage)}"
 
 
 def by_stage(rows: Sequence[Row], figure: Callable[[Sequence[Row]], float]) -> dict[str, float]:
@@ -87,7 +90,7 @@ def balanced_accuracy(rows: Sequence[Row]) -> tuple[float, dict[str, float]]:
     """Return the mean recall over the classes of the truth, and every recall."""
     classes: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        classes[str(row["ground_truth"])].append(row)
+        classes[str(plain(row["ground_truth"]))].append(row)
     recalls = {name: accuracy(of_class) for name, of_class in classes.items()}
     return (mean(recalls.values()) if len(recalls) > 1 else NAN), recalls
 
@@ -152,7 +155,7 @@ def calibration_error(bins: Sequence[Mapping[str, Any]]) -> float:
 def brier(rows: Sequence[Row]) -> float:
     """Return the mean squared error of P(1); NaN as soon as a row is not 0 or 1."""
     labels = [row["ground_truth"] for row in rows]
-    labels += [row["prediction"] for row in answered(rows) if row["prediction"] is not None]
+    labels += [row["prediction"] for row in rows if row["prediction"] is not None]
     usable = with_confidence(rows)
     if not usable or any(as_whole(label) not in (0, 1) for label in labels):
         return NAN
