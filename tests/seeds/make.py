@@ -101,7 +101,7 @@ def run_file(rng: random.Random, n_participants: int) -> dict[str, Any]:
         truth, guesses = truths[number], {}
         for item, one in found.items():
             sure = one["llm_evidence_count"] + 1
-            close = truth[item] if rng.random() < sure / 6 else rng.randint(0, 3)
+            close = truth[item] if rng.random() < sure / 8 else rng.randint(0, 3)
             guesses[item] = None if rng.random() < 0.25 else close
         return {
             "participant_id": 300 + number,
@@ -171,6 +171,11 @@ def kidney_vectors() -> list[dict[str, Any]]:
     rng = random.Random(3)
     values = [(1.0, 50), (0.7, 20), (0.9, 20), (0.6, 30), (5.0, 60), (1.5, 65), (1.2, 55)]
     values += [(round(math.exp(rng.uniform(-1, 2.5)), 2), rng.randint(18, 95)) for _ in range(40)]
+    # Just above and just below every limit of the stages, in both sexes.
+    for female in (False, True):
+        for limit in ref.STAGE_LIMITS:
+            above = [c for c in range(40, 900) if ref.egfr(c / 100, 60, female=female) >= limit]
+            values += [(c / 100, 60) for c in (above[-1], above[-1] + 1)]
     found = []
     for creatinine, age in values:
         for female in (False, True):
@@ -212,7 +217,7 @@ def calibrator_vectors() -> dict[str, Any]:
     features = [[round(rng.random(), 3), round(rng.uniform(-2, 2), 3)] for _ in range(60)]
     target = [int(rng.random() < ref.sigmoid(3 * a - 1.5 + b)) for a, b in features]
     first = [row[0] for row in features]
-    asked = [[round(rng.random(), 3), round(rng.uniform(-3, 3), 3)] for _ in range(12)]
+    asked = [[round(rng.random(), 3), round(rng.uniform(-3, 3), 3)] for _ in range(60)]
     temperature = ref.fit_temperature(first, target)
     logistic, linear = (fit(features, target) for fit in (ref.fit_logistic, ref.fit_linear))
     isotonic = ref.fit_isotonic(first, target)
@@ -245,7 +250,7 @@ def artifact_vectors(run: dict[str, Any]) -> dict[str, Any]:
 
 def contents() -> dict[str, str]:
     """Return every vector file as text."""
-    run = run_file(random.Random(7), 6)
+    run = run_file(random.Random(13), 6)
     values: dict[str, Any] = {
         "metrics.json": metric_vectors(),
         "kidney.json": kidney_vectors(),
