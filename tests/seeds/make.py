@@ -261,7 +261,10 @@ def contents() -> dict[str, str]:
         "train_run.json": run_file(random.Random(8), 12),
         "artifacts.json": artifact_vectors(run),
     }
-    texts = {name: json.dumps(_rounded(value)) + "\n" for name, value in values.items()}
+    texts = {
+        name: json.dumps(_rounded(value), separators=(",", ":")) + "\n"
+        for name, value in values.items()
+    }
     return {**texts, "uci.csv": uci_file(random.Random(1), 90)}
 
 

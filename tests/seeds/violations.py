@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import shutil
 from collections.abc import Callable, Mapping
@@ -11,17 +12,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.seeds import checks
+from tests.seeds import checks, shapes
 
 import krisis.metrics
 import krisis.selective_prediction as sp
+from krisis import benchmark
 from krisis.backends import prompt
 from krisis.benchmark import Benchmark
 from krisis.confidence import artifact, evaluation, models, signals, variants
 from krisis.data.ckd import courses, deferral, egfr, imputation, records, uci
 from krisis.data.ckd import suite as kidney
 from krisis.data.phq8 import run_file
-from krisis.execution.engine import Engine
+from krisis.execution import callers
+from krisis.execution.engine import Engine, StoragePolicy
 from krisis.metrics import abstention, accuracy, calibration, labels, repeats, risk_coverage
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.forms import MeanOfShares, Share
@@ -398,13 +401,16 @@ def _one_by_one(patch: Patch, folder: Path) -> None:
     patch.setattr(Engine, "_settle", settle)
 
 
-instead(
-    checks.the_retries,
-    "nothing is tried again",
-    checks.Flaky,
-    "max_retries",
-    0,
-)
+@violates(checks.the_retries, "nothing is tried again")
+def _no_retries(patch: Patch, folder: Path) -> None:
+    original = callers.call_with_retries
+
+    async def once(attempt: Any, policy: Any, **options: Any) -> Any:
+        return await original(attempt, replace(policy, max_retries=0), **options)
+
+    patch.setattr(callers, "call_with_retries", once)
+
+
 wrapped(
     checks.the_execution_metadata,
     "the token total is as reported",
@@ -892,3 +898,91 @@ for _check in (INTERVALS, checks.the_published_intervals_of_deltas):
             table.patients.n - 1 - table.patients.code, table.patients.n
         ),
     )
+
+
+# Shapes ------------------------------------------------------------------------------------------
+
+
+@violates(shapes.the_parameters_of_a_benchmark, "another default batch size")
+def _batch_size(patch: Patch, folder: Path) -> None:
+    defaults = dict(Benchmark.__init__.__kwdefaults__ or {})
+    positional = list(Benchmark.__init__.__defaults__ or ())
+    positional[1] = 16
+    patch.setattr(Benchmark.__init__, "__defaults__", tuple(positional))
+    patch.setattr(Benchmark.__init__, "__kwdefaults__", defaults)
+
+
+@violates(shapes.the_fields_of_the_objects, "a field has another name")
+def _field(patch: Patch, folder: Path) -> None:
+    found = inspect.signature(shapes.MetricScore)
+    renamed = [
+        one.replace(name="info") if name == "details" else one
+        for name, one in found.parameters.items()
+    ]
+    patch.setattr(
+        shapes.MetricScore, "__signature__", found.replace(parameters=renamed), raising=False
+    )
+
+
+instead(
+    shapes.the_fields_of_the_objects,
+    "a confidence of 1.2 is taken",
+    shapes.EvaluationResult,
+    "__post_init__",
+    lambda self: None,
+)
+instead(
+    shapes.a_metric_of_ones_own,
+    "the benchmark scores by its own metrics, too",
+    Benchmark,
+    "__init__",
+    lambda self, suite, backend, metrics=None, of=Benchmark.__init__, **options: of(
+        self, suite, backend, None, **options
+    ),
+)
+instead(
+    shapes.which_way_a_metric_is_better,
+    "a higher calibration error is better",
+    calibration.ExpectedCalibrationError,
+    "direction",
+    "higher",
+)
+wrapped(
+    shapes.a_total_of_tokens_alone,
+    "a total is unknown where its parts are",
+    account.Spending,
+    "of",
+    lambda found: replace(found, token_total=None),
+)
+wrapped(
+    shapes.a_suite_of_ones_own,
+    "metadata do not pass through",
+    StoragePolicy,
+    "row",
+    lambda row: replace(row, metadata={}),
+)
+instead(
+    shapes.the_records_that_are_given,
+    "given records are described as the suite",
+    benchmark,
+    "described",
+    lambda suite, given, of=benchmark.described: of(suite, None),
+)
+instead(
+    shapes.the_brier_score_of_a_task,
+    "the labels that were drawn decide",
+    calibration,
+    "squared_errors",
+    lambda table: np.square(np.where(table.correct, 1 - table.confidence, table.confidence)),
+)
+
+
+@violates(shapes.the_settings_of_the_backends, "retries cannot be set")
+def _retries(patch: Patch, folder: Path) -> None:
+    for kind in shapes.CAPS:
+        patch.setattr(kind, "max_retries", property(lambda self: 5, lambda self, value: None))
+
+
+@violates(shapes.the_names_of_selective_prediction, "a published name is gone")
+def _name_gone(patch: Patch, folder: Path) -> None:
+    patch.setattr(sp, "__all__", [name for name in sp.__all__ if name != "parse_items"])

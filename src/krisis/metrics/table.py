@@ -229,8 +229,13 @@ class Table:
     @cached_property
     def usable(self) -> BoolArray:
         """True where calibration can be judged: answered, with a prediction and a confidence."""
+        return _fixed(self.predicted & ~np.isnan(self.confidence))
+
+    @cached_property
+    def predicted(self) -> BoolArray:
+        """True where the model answered something, if only a number such as 1.5."""
         given = self.columns.prediction.taken(self.positions).mapped(_is_given)
-        return _fixed(self.answered & (given == 1) & ~np.isnan(self.confidence))
+        return _fixed(self.answered & (given == 1))
 
     @property
     def missing_truths(self) -> list[Label]:
