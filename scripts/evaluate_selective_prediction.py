@@ -8,6 +8,9 @@ from pathlib import Path
 from published_options import translated
 
 from krisis.cli.app import main
+from krisis.selective_prediction import parse_items
+
+__all__ = ["parse_items"]
 
 if __name__ == "__main__":
     inputs, others = translated(sys.argv[1:])

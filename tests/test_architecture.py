@@ -39,7 +39,7 @@ MAY_SEE: dict[str, set[str]] = {
     "viewer": {"results", "runs", "metrics", "statistics", "decisions", "pages"},
     "execution": {"data", "backends", "metrics", "statistics", "results", "runs"},
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
-    "selective_prediction": {"metrics", "statistics", "confidence"},
+    "selective_prediction": {"metrics", "statistics", "confidence", "results"},
     "sweep": {"data", "backends", "results", "runs", "execution", "benchmark"},
     "reading": {
         *("data", "backends", "execution", "benchmark", "metrics", "statistics"),

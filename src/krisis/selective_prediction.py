@@ -24,11 +24,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.models import (
     IsotonicCalibrator,
     LinearCalibrator,
@@ -38,8 +40,10 @@ from krisis.confidence.models import (
     compute_ece,
 )
 from krisis.confidence.signals import signal_of
+from krisis.confidence.variants import confidence_of
 from krisis.errors import InvalidValue
 from krisis.metrics.risk_coverage import RiskCoverageCurve, risk_coverage_curve
+from krisis.results.run_items import read_items
 from krisis.statistics.bootstrap import BootstrapOptions, draw_clusters
 from krisis.statistics.intervals import Interval, Replicates
 
@@ -49,6 +53,7 @@ __all__ = [
     "Item",
     "LinearCalibrator",
     "LogisticCalibrator",
+    "ParsedItems",
     "TemperatureScalingCalibrator",
     "bootstrap_by_participant",
     "compute_binary_nll",
@@ -58,6 +63,7 @@ __all__ = [
     "compute_risk_at_coverage",
     "compute_risk_coverage_curve",
     "paired_bootstrap_delta_by_participant",
+    "parse_items",
 ]
 
 LossName = Literal["abs", "abs_norm"]
@@ -75,8 +81,57 @@ class Item:
     confidence: float = math.nan
 
 
+class ParsedItems(NamedTuple):
+    """The items of the participants whose run succeeded, and who succeeded and who failed."""
+
+    items: list[Item]
+    included: set[str]
+    failed: set[str]
+
+
 Metric = Callable[[Sequence[Item]], float | None]
 T = TypeVar("T")
+
+
+def parse_items(
+    path: str | Path,
+    mode: str | None = None,
+    confidence: str = "llm",
+    *,
+    calibrator: Calibrator | None = None,
+) -> ParsedItems:
+    """Read the items of a run, each prediction with its confidence.
+
+    Participants with ``success: false`` are counted as failed and have no items.
+
+    Arguments:
+        path: A PHQ-8 run file, a run of krisis or a saved result.
+        mode: The experiment, such as few_shot; required where a run file has several.
+        confidence: The variant that ranks the predictions.
+        calibrator: For the variants ``calibrated`` and ``verbalized_calibrated``.
+    """
+    run = read_items(path, mode)
+    values = np.full(run.n_items, np.nan)
+    values[run.predicted] = confidence_of(run, confidence, calibrator=calibrator)
+    rows = zip(run.table.rows, run.predicted.tolist(), values.tolist(), strict=True)
+    items = [
+        Item(
+            str(row.cluster_id),
+            str(row.metadata.get("item", row.record_id)),
+            _score(row.prediction) if has_prediction else None,
+            _score(row.ground_truth),
+            value,
+        )
+        for row, has_prediction, value in rows
+    ]
+    return ParsedItems(items, set(run.participants), set(run.failed))
+
+
+def _score(label: object) -> int:
+    """Return a score; items are scored in whole numbers."""
+    if isinstance(label, int):
+        return label
+    raise InvalidValue(f"an item must be scored in whole numbers, not {label!r}")
 
 
 def compute_loss(item: Item, loss: LossName = "abs_norm") -> float:

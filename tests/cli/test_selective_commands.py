@@ -7,7 +7,6 @@ import importlib.util
 import io
 import json
 import math
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -689,61 +688,6 @@ def test_calibrating_refuses_what_it_cannot_learn(run, tmp_path):
     assert "did you mean" in sentence(*common, "--calibrator", "isotonical")
     assert "seed must be 0 or more, not -1" in sentence(*common, "--seed", "-1")
     assert not output.exists()
-
-
-def script(name, *arguments, cwd):
-    return subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / name), *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
-
-
-@pytest.mark.slow
-def test_the_three_scripts_take_their_published_command_lines(tmp_path):
-    folder = tmp_path / "data" / "outputs"
-    folder.mkdir(parents=True)
-    content = run_files.run_file(12, modes=("zero_shot", "few_shot"))
-    for name in ("your_run.json", "train_run.json"):
-        (folder / name).write_text(json.dumps(content))
-    your, train = "--input data/outputs/your_run.json", "--input data/outputs/train_run.json"
-    lines = [
-        (
-            f"evaluate_selective_prediction.py {your} --mode few_shot --confidence default "
-            "--loss abs --bootstrap-resamples 10000 --seed 42"
-        ),
-        (
-            f"evaluate_selective_prediction.py {your} --mode zero_shot {your} --mode few_shot "
-            "--loss abs --seed 42"
-        ),
-        (
-            f"calibrate_verbalized_confidence.py {train} --mode few_shot --output "
-            "data/outputs/calibration_verbalized_temperature_scaling_fewshot.json"
-        ),
-        (
-            f"train_confidence_calibrator.py {train} --mode few_shot --method logistic --features "
-            "verbalized_confidence,retrieval_similarity_mean --output "
-            "data/outputs/calibration_logistic_fewshot.json"
-        ),
-    ]
-    for line in lines:
-        done = script(*line.split(), cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert "wrote data/outputs/" in done.stdout
-    single = json.loads((folder / "your_run.few_shot.selective.json").read_text())
-    assert single["population"]["participants_total"] == 12
-    both = "your_run.zero_shot_vs_your_run.few_shot.selective.json"
-    assert json.loads((folder / both).read_text())["comparison"]["enabled"] is True
-    written = json.loads(
-        (folder / "calibration_verbalized_temperature_scaling_fewshot.json").read_text()
-    )
-    assert written["method"] == "temperature_scaling"
-    refused = script("evaluate_selective_prediction.py", *your.split(), cwd=tmp_path)
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("krisis: data/outputs/your_run.json holds several")
-    assert not math.isnan(written["model"]["temperature"])
 
 
 def test_a_folder_gets_an_artifact_under_a_name_that_no_file_has(run, tmp_path):

@@ -18,6 +18,7 @@ from krisis.metrics.items import STATED, Source
 
 FULL = {
     "llm_evidence_count": 2,
+    "retrieval_reference_count": 3,
     "retrieval_similarity_mean": 0.8,
     "retrieval_similarity_max": 0.9,
     "verbalized_confidence": 4,
@@ -91,9 +92,23 @@ def test_a_null_that_has_a_meaning_gets_it(signal, variant, expected):
     assert confidence_of(table_of({**FULL, signal: None}), variant)[0] == pytest.approx(expected)
 
 
-def test_evidence_beyond_three_and_similarity_beyond_one_are_cut():
-    many = {**FULL, "llm_evidence_count": 9, "retrieval_similarity_mean": 1.4}
-    assert confidence_of(table_of(many), "hybrid_evidence_similarity")[0] == 1.0
+def test_evidence_is_cut_at_three_and_a_similarity_is_taken_as_it_is():
+    for similarity in (1.4, -0.2):
+        many = {**FULL, "llm_evidence_count": 9, "retrieval_similarity_mean": similarity}
+        found = confidence_of(table_of(many), "hybrid_evidence_similarity")[0]
+        assert found == pytest.approx(0.5 + 0.5 * similarity)
+
+
+@pytest.mark.parametrize("missing", ["retrieval_reference_count", "retrieval_similarity_max"])
+@pytest.mark.parametrize(
+    "variant", ["retrieval_similarity_mean", "hybrid_verbalized", "hybrid_consistency"]
+)
+def test_what_uses_a_similarity_needs_every_retrieval_signal(missing, variant):
+    poor = {k: v for k, v in FULL.items() if k != missing}
+    with pytest.raises(UserError, match=f"p1, item Sleep: the signal {missing} is missing"):
+        confidence_of(table_of(FULL, poor), variant)
+    null = {**FULL, "retrieval_reference_count": None}
+    assert np.isfinite(confidence_of(table_of(null), variant)).all()
 
 
 @pytest.mark.parametrize(

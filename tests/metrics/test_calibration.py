@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss
 
-from krisis.metrics import BrierScore, EvaluationResult, ExpectedCalibrationError
+from krisis.metrics import (
+    BrierScore,
+    CalibrationSlope,
+    EvaluationResult,
+    ExpectedCalibrationError,
+)
 from krisis.metrics.base import Rows
 from krisis.metrics.table import Answers
 
@@ -133,3 +138,16 @@ def test_a_third_label_of_a_row_without_an_answer_does_not_undo_the_brier_score(
     assert BrierScore()(Rows(rows, Answers((0, 1)))).value == pytest.approx(0.04)
     rows.append(EvaluationResult(2, 1, confidence=0.8))
     assert math.isnan(BrierScore()(Rows(rows, Answers((0, 1)))).value)
+
+
+def test_a_prediction_such_as_1_5_is_a_wrong_answer_with_a_confidence():
+    rows = [
+        EvaluationResult(1, 1, confidence=0.8),
+        EvaluationResult(1.5, 1, confidence=0.8),  # type: ignore[arg-type]
+        EvaluationResult(math.nan, 1, confidence=0.8),  # type: ignore[arg-type]
+        EvaluationResult(None, 1, confidence=0.8),
+    ]
+    score = ExpectedCalibrationError()(rows)
+    assert (score.value, score.n_evaluated) == (pytest.approx(0.3), 2)
+    assert BrierScore()(rows).details["reason"] == "non_binary_labels_or_predictions"
+    assert math.isnan(CalibrationSlope(of="positive")(rows).value)

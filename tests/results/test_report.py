@@ -205,7 +205,7 @@ RULE_LINES = ("child", "any r", "no ru")
         ({"risk": 0.1234}, "a probability of 0.1234 or more."),
         ({"risk": 0.9999}, "a probability of 0.9999 or more."),
         ({"risk": 0.000012}, "a probability of 0.000012 or more."),
-        ({"margin_ml_min": 2.5}, "within 2.5 mL/min/1.73 m² of a limit of the categories."),
+        ({"margin_ml_min": 2.5}, "within 2.5 mL/min/1.73 m² of a limit of the stages."),
         ({"risk": 0.2, "words": "Defer what is not known."}, "Defer what is not known."),
     ],
 )

@@ -107,6 +107,12 @@ def _cells(run: RunItems, name: str) -> list[JsonValue]:
     return [None if math.isnan(one) else one for one in column[run.predicted].tolist()]
 
 
+def require_signal(run: RunItems, name: str, *, needed_by: str) -> None:
+    """Refuse a run in which a predicted item does not carry a signal, not even a null."""
+    for index in np.flatnonzero(run.predicted & ~run.given(name)).tolist():
+        _refuse_lacking(run, index, name, needed_by)
+
+
 def _refuse_lacking(run: RunItems, index: int, name: str, needed_by: str) -> None:
     if run.lacks(name, index):
         way = signal_of(name).asked_by

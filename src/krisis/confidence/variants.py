@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.confidence.signals import known_signals, signal_of, signal_values
+from krisis.confidence.signals import known_signals, require_signal, signal_of, signal_values
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import FloatArray
@@ -18,10 +18,15 @@ Signals = Mapping[str, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A variant: the signals it reads and the rule that makes one number of them."""
+    """A variant: the signals it reads and the rule that makes one number of them.
+
+    ``present`` names signals that every item must carry, a null included, though the rule reads
+    others: a run that recorded retrieval recorded how many references it found.
+    """
 
     signals: tuple[str, ...]
     rule: Callable[[Signals], FloatArray]
+    present: tuple[str, ...] = ()
 
 
 def _evidence(signals: Signals) -> FloatArray:
@@ -29,7 +34,7 @@ def _evidence(signals: Signals) -> FloatArray:
 
 
 def _similarity(signals: Signals) -> FloatArray:
-    return np.clip(signals["retrieval_similarity_mean"], 0.0, 1.0)
+    return signals["retrieval_similarity_mean"]
 
 
 def _verbalized(signals: Signals) -> FloatArray:
@@ -38,10 +43,11 @@ def _verbalized(signals: Signals) -> FloatArray:
 
 _COUNT, _MEAN, _SPOKEN = "llm_evidence_count", "retrieval_similarity_mean", "verbalized_confidence"
 _MODAL = "consistency_modal_confidence"
+_RETRIEVAL = ("retrieval_reference_count", "retrieval_similarity_mean", "retrieval_similarity_max")
 
 
-def _as_it_is(signal: str) -> Variant:
-    return Variant((signal,), lambda signals: signals[signal])
+def _as_it_is(signal: str, *, present: tuple[str, ...] = ()) -> Variant:
+    return Variant((signal,), lambda signals: signals[signal], present)
 
 
 def _one_over(signal: str) -> Variant:
@@ -51,15 +57,16 @@ def _one_over(signal: str) -> Variant:
 VARIANTS: dict[str, Variant] = {
     "llm": _as_it_is(_COUNT),
     "total_evidence": _as_it_is(_COUNT),  # another name of llm
-    "retrieval_similarity_mean": _as_it_is(_MEAN),
-    "retrieval_similarity_max": _as_it_is("retrieval_similarity_max"),
+    "retrieval_similarity_mean": _as_it_is(_MEAN, present=_RETRIEVAL),
+    "retrieval_similarity_max": _as_it_is("retrieval_similarity_max", present=_RETRIEVAL),
     "hybrid_evidence_similarity": Variant(
-        (_COUNT, _MEAN), lambda s: 0.5 * _evidence(s) + 0.5 * _similarity(s)
+        (_COUNT, _MEAN), lambda s: 0.5 * _evidence(s) + 0.5 * _similarity(s), _RETRIEVAL
     ),
     "verbalized": Variant((_SPOKEN,), _verbalized),
     "hybrid_verbalized": Variant(
         (_SPOKEN, _COUNT, _MEAN),
         lambda s: 0.4 * _verbalized(s) + 0.3 * _evidence(s) + 0.3 * _similarity(s),
+        _RETRIEVAL,
     ),
     "token_msp": _as_it_is("token_msp"),
     "token_pe": _one_over("token_pe"),
@@ -69,6 +76,7 @@ VARIANTS: dict[str, Variant] = {
     "hybrid_consistency": Variant(
         (_MODAL, _COUNT, _MEAN),
         lambda s: 0.4 * s[_MODAL] + 0.3 * _evidence(s) + 0.3 * _similarity(s),
+        _RETRIEVAL,
     ),
     "stated": _as_it_is(STATED),  # the confidence that a krisis backend returned
     # By `krisis run --elicit`: each of these ways to ask writes a signal of its own.
@@ -97,6 +105,8 @@ def confidence_of(
     chosen = _plain_variant(run, variant)
     needed_by = f"the variant {variant!r}"
     signals = {name: signal_values(run, name, needed_by=needed_by) for name in chosen.signals}
+    for name in chosen.present:
+        require_signal(run, name, needed_by=needed_by)
     with np.errstate(over="ignore"):
         values = chosen.rule(signals)
     return _finite(run, variant, values)

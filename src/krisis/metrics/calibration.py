@@ -243,13 +243,14 @@ class BrierScore(BaseMetric):
 def squared_errors(table: Table) -> FloatArray | None:
     """Return (p₁ − y)² of every row, or None where there are not two answers.
 
-    The task decides where it is known, else every label of the rows, whether usable or not.
+    The task decides where it is known, else every label of the rows; one answer outside the two,
+    with a confidence or without, leaves the score undefined.
     """
     two, usable = table.answers.two(table.labels), table.usable
     if two is None:
         return None
-    is_one = np.array([*(label in two for label in table.labels), False])
-    if not (is_one[table.truth] & is_one[table.prediction])[usable].all():
+    is_one = np.array([*(label in two for label in table.labels), False])  # −1 is the last
+    if not (is_one[table.truth] & is_one[table.prediction])[table.predicted].all():
         return None
     # p₁ − y is 1 − c for a right answer and c for a wrong one, but for the sign.
     squares: FloatArray = np.square(

@@ -56,7 +56,7 @@ def _of_positive(table: Table) -> Outcomes | Undefined:
         return Undefined("task_has_not_two_answers_with_a_positive_one")
     usable = table.usable
     is_positive = np.array([label == positive for label in table.labels])
-    is_known = np.array([label in two for label in table.labels])
+    is_known = np.array([*(label in two for label in table.labels), False])  # −1 is the last
     prediction, truth = table.prediction[usable], table.truth[usable]
     if not (is_known[prediction] & is_known[truth]).all():
         return Undefined("non_binary_labels_or_predictions")

@@ -86,6 +86,13 @@ def _is_fraction(prediction: object) -> bool:
     return isinstance(prediction, float | np.floating) and not is_label(prediction)
 
 
+def _is_given(prediction: object) -> int:
+    """Return 1 where something was predicted, if only a number such as 1.5."""
+    if isinstance(prediction, float | np.floating):
+        return int(not math.isnan(prediction))
+    return int(prediction is not None)
+
+
 class Table:
     """The rows of which a reply exists, one array per field; the others are kept aside.
 
@@ -222,8 +229,13 @@ class Table:
     @cached_property
     def usable(self) -> BoolArray:
         """True where calibration can be judged: answered, with a prediction and a confidence."""
-        stated = (self.prediction != NO_LABEL) & ~np.isnan(self.confidence)
-        return _fixed(self.answered & stated)
+        return _fixed(self.predicted & ~np.isnan(self.confidence))
+
+    @cached_property
+    def predicted(self) -> BoolArray:
+        """True where the model answered something, if only a number such as 1.5."""
+        given = self.columns.prediction.taken(self.positions).mapped(_is_given)
+        return _fixed(self.answered & (given == 1))
 
     @property
     def missing_truths(self) -> list[Label]:

@@ -66,7 +66,7 @@ def _deferral_sentence(stated: JsonValue) -> str:
         )
     if margin:
         unit = "mL/min/1.73 m²"
-        return f"A case should be deferred within {margin} {unit} of a limit of the categories."
+        return f"A case should be deferred within {margin} {unit} of a limit of the stages."
     return ""
 
 

@@ -344,7 +344,8 @@ def test_the_estimate_of_a_row_is_that_of_the_shown_creatinine_with_both_sexes_a
         ({"sc": 1.2, "age": 55, "sex": 0}, False, (False, False)),  # 71
         ({"sc": 1.2, "age": 55, "sex": 0}, True, (False, True)),
         ({"sc": 2.26, "age": 70, "sex": 0}, True, (True, False)),  # 30
-        ({"sc": 1.13, "age": 70, "sex": None}, True, (True, False)),  # 70 or 52 by sex
+        ({"sc": 1.13, "age": 70, "sex": None}, True, (True, True)),  # 70 or 52, 61 the mean
+        ({"sc": 1.6, "age": 65, "sex": 0}, True, (False, False)),  # 48: no limit of stages 1 to 5
         ({"sc": None, "age": 55, "sex": 0}, True, (False, False)),
         ({"sc": 1.2, "age": 15, "sex": 0}, True, (False, False)),  # no estimate for a child
     ],

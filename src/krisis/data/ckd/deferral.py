@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from krisis.data.base import Features, Task
 from krisis.data.ckd.cohort_model import CHRONIC_DAYS
 from krisis.data.ckd.courses import shown_visits
-from krisis.data.ckd.egfr import ADULT_AGE_YEARS, CATEGORY_LIMITS, category_index, ckd_epi_2021
+from krisis.data.ckd.egfr import (
+    ADULT_AGE_YEARS,
+    CATEGORY_LIMITS,
+    category_index,
+    ckd_epi_2021,
+    stage,
+)
 from krisis.data.ckd.schema import in_other_unit, is_implausible, usable
 from krisis.errors import InvalidValue
 
@@ -24,6 +30,9 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     Task.ALBUMINURIA: ("albuminuria",),
     Task.RISK: ("creatinine", "albuminuria", "chronicity"),
 }
+# Between the stages 1 to 5; below 60 (stage 3) an estimate alone means disease.
+STAGE_LIMITS = (15.0, 30.0, 60.0, 90.0)
+CHRONIC_LIMIT = 60.0
 # A course is ambiguous where the shown change is near the limit of 20 %.
 AMBIGUOUS_CHANGE = (0.15, 0.25)
 
@@ -102,21 +111,38 @@ def shown_estimates(features: Features) -> dict[str, float]:
     }
 
 
+def shown_estimate(features: Features) -> float | None:
+    """Return the one estimate of a case, both sexes averaged where none is shown."""
+    rates = shown_estimates(features).values()
+    return sum(rates) / len(rates) if rates else None
+
+
 def seed_flags(
-    features: Features, task: str, has_ckd: bool | None, margin_ml_min: float
+    features: Features,
+    task: str,
+    has_ckd: bool | None,
+    margin_ml_min: float,
+    *,
+    split_stage_3: bool = False,
+    sex_decides: bool = True,
 ) -> dict[str, bool]:
-    """Return the three flags of the seeds; those that do not apply to a task are False."""
+    """Return the three flags of the seeds; those that do not apply to a task are False.
+
+    45 parts G3a from G3b and is a limit only where they are told apart. With ``sex_decides`` a
+    case is near a threshold, too, where the sex that is not shown decides the stage.
+    """
     near = conflict = ambiguous = False
+    rate = shown_estimate(features)
     if task in COURSE_TASKS:
         ambiguous = _is_ambiguous(features)
-    else:
-        rates = shown_estimates(features).values()
-        near = any(
-            abs(rate - limit) <= margin_ml_min for rate in rates for limit in CATEGORY_LIMITS
-        )
-        near = near or len({int(category_index(rate)) for rate in rates}) > 1
-        low = {rate < CATEGORY_LIMITS[3] for rate in rates}
-        conflict = has_ckd is not None and low == {not has_ckd}
+    elif rate is not None:
+        limits = CATEGORY_LIMITS if split_stage_3 else STAGE_LIMITS
+        near = any(abs(rate - limit) <= margin_ml_min for limit in limits)
+        by_sex = {
+            stage(one, split_stage_3=split_stage_3) for one in shown_estimates(features).values()
+        }
+        near = near or (sex_decides and len(by_sex) > 1)
+        conflict = has_ckd is not None and (rate < CHRONIC_LIMIT) is not has_ckd
     return {
         "near_threshold": near,
         "label_conflicts_with_stage": conflict,

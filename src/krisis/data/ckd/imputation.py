@@ -42,4 +42,4 @@ def _middle(name: str, values: Sequence[Value]) -> Value:
         counts = Counter(int(value) for value in known)
         return min(counts, key=lambda value: (-counts[value], value))
     middle = round(float(np.median(known)), 3)
-    return middle if FEATURES[name].decimals else int(middle)
+    return middle if FEATURES[name].decimals or not middle.is_integer() else int(middle)

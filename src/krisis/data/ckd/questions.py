@@ -85,7 +85,9 @@ def _policy(name: str, asking: Asking) -> tuple[str, ...]:
     if asking.data_path is None:
         return (price_rule(asking.deferral.risk), *(words[rule] for rule in stated["rules"]))
     margin = f"{asking.deferral.margin_ml_min:g}"
-    return tuple(words[rule].format(margin=margin) for rule in stated.get("file_rules", ()))
+    limits = "15, 30, 45, 60 or 90" if asking.split_stage_3 else "15, 30, 60 or 90"
+    rules = stated.get("file_rules", ())
+    return tuple(words[rule].format(margin=margin, limits=limits) for rule in rules)
 
 
 def descriptions(*, courses: bool = False) -> dict[str, FeatureDescription]:

@@ -17,6 +17,7 @@ from krisis.data.ckd.deferral import (
     Deferral,
     broken_rules,
     seed_flags,
+    shown_estimate,
     shown_estimates,
 )
 from krisis.data.ckd.egfr import Array, category_index, printed_down, stage
@@ -78,7 +79,7 @@ class RecordMaker:
         metadata = {
             "synthetic": True,
             "source": "embedded",
-            **_estimate_fields(shown),
+            **_estimate_fields(features),
             **_truth_fields(patient),
             "imputed": imputed,
         }
@@ -87,7 +88,7 @@ class RecordMaker:
             answers = map(str, self.question.answers)
             chances = {a: round(float(p), 6) for a, p in zip(answers, found, strict=True)}
             has_ckd = patient.truth.has_ckd if isinstance(patient, SyntheticPatient) else None
-            flags = self._flags(shown, has_ckd)
+            flags = self._flags(features, has_ckd)
             due = any(flags.values()) if self.by_flags else wrong >= self.deferral.risk
             metadata |= {
                 "answer_probabilities": chances,
@@ -108,12 +109,12 @@ class RecordMaker:
         sex, sex_source = self._sex(patient)
         shown = self._shown({**patient.values, "sex": sex}, from_file=True)
         features, imputed = self._filled(shown)
-        estimates = shown_estimates(features if self.display_imputer else shown)
-        if self.question.task == Task.STAGING and not estimates:
+        estimate = shown_estimate(features)
+        if self.question.task == Task.STAGING and estimate is None:
             return None
         label: Label = CKD_PRESENT if patient.has_ckd else CKD_ABSENT
-        if self.question.task == Task.STAGING:
-            label = self._stage(float(np.mean(list(estimates.values()))))
+        if self.question.task == Task.STAGING and estimate is not None:
+            label = self._stage(estimate)
         return self._from_file(
             features, label, patient.has_ckd, f"uci-{patient.patient_id}", imputed, sex_source
         )
@@ -125,10 +126,10 @@ class RecordMaker:
             "sc": patient.creatinine,
             **({} if patient.acr is None else {"acr": patient.acr}),
         }
-        estimates = shown_estimates(shown)
-        if not estimates:
+        estimate = shown_estimate(shown)
+        if estimate is None:
             return None
-        label = self._stage(float(np.mean(list(estimates.values()))))
+        label = self._stage(estimate)
         source = "unknown" if patient.female is None else "column"
         return self._from_file(shown, label, None, f"lab-{patient.patient_id}", [], source)
 
@@ -190,7 +191,14 @@ class RecordMaker:
         }
 
     def _flags(self, features: Features, has_ckd: bool | None) -> dict[str, bool]:
-        return seed_flags(features, self.question.task, has_ckd, self.deferral.margin_ml_min)
+        return seed_flags(
+            features,
+            self.question.task,
+            has_ckd,
+            self.deferral.margin_ml_min,
+            split_stage_3=self.question.split_stage_3,
+            sex_decides=not self.by_flags,
+        )
 
     def _label(self, patient: SyntheticPatient | Course) -> Label:
         task = self.question.task
@@ -245,8 +253,9 @@ def _estimate_fields(features: Features) -> JsonObject:
     """Return eGFR and stage by the shown creatinine, both sexes averaged where none is shown."""
     sex, age = usable(features, "sex"), usable(features, "age")
     visits = [egfr for _, _, egfr in shown_visits(features) if egfr is not None]
-    rates = list(shown_estimates(features).values()) or visits[-1:]
-    egfr = printed_down(float(np.mean(rates)), 2) if rates else None
+    rate = shown_estimate(features)
+    rate = visits[-1] if rate is None and visits else rate
+    egfr = None if rate is None else printed_down(rate, 2)
     return {
         "egfr": egfr,
         "ckd_stage": None if egfr is None else stage(egfr),

@@ -204,12 +204,12 @@ class CKDSuite(BaseDataSuite):
             "the best answer is wrong with a probability of "
             f"{percent_text(deferral.risk)} % or more, given all that is shown"
         )
+        by_sex = "" if self.preset else ", sex is not stated and decides the stage"
         flagged = (
             "the change is 15 to 25 %, or fewer than two estimates are shown"
             if self.config.task in COURSE_TASKS
             else f"the eGFR is within {deferral.margin_ml_min:g} mL/min/1.73 m² of a limit of the "
-            "categories, sex is not stated and decides the category, or the diagnosis contradicts "
-            "the stage"
+            f"stages{by_sex}, or the diagnosis contradicts the stage"
         )
         if self.data_path is None and self.preset is None:
             return f"A case should be deferred if {uncertain}."
