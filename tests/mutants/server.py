@@ -1,0 +1,360 @@
+"""A process that has krisis and all tests imported, and forks for each mutant.
+
+It is a plugin of pytest that takes the place of the loop over the tests. A fork exchanges the code
+of the functions that the mutant changes, runs the tests that reach it, and ends.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gc
+import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import coverage
+import pytest
+from tests.mutants.clauses import Mutant
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "krisis"
+# Seconds of recorded tests that one mutant may cost; the fastest come first.
+_BUDGET_SECONDS = 60.0
+# A test that takes so much longer than it took without a bug counts as failed.
+_PATIENCE_SECONDS, _PATIENCE_FACTOR = 20.0, 10.0
+_MORE_MEMORY = 4 << 30
+CAUGHT, SURVIVED, NOT_REACHED = "caught", "survived", "not reached"
+
+
+@dataclass(slots=True)
+class Record:
+    """What a test took and which lines of which functions it ran, by test file and test.
+
+    Lines count from the first of their function, and a function that is not found under its file
+    is looked up by its name alone, so that a record outlives a move.
+    """
+
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Record:
+        """Return the stored record, or an empty one."""
+        return cls(json.loads(path.read_text("utf-8"))) if path.exists() else cls()
+
+    def write(self, path: Path) -> None:
+        """Store it for the next run."""
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(self.files), "utf-8")
+
+    def is_current(self, file: Path) -> bool:
+        """Whether the tests of this file were recorded as they are."""
+        found = self.files.get(str(file.relative_to(ROOT)))
+        return found is not None and found["sha256"] == _hash(file)
+
+    def reach(self) -> Reach:
+        """Return the tests by the function that they run."""
+        return Reach(self)
+
+
+class Reach:
+    """The recorded tests that run a place of the source."""
+
+    def __init__(self, record: Record) -> None:
+        self.seconds: dict[str, float] = {}
+        self._by_place: dict[tuple[str, str], dict[str, set[int]]] = defaultdict(dict)
+        self._by_name: dict[str, dict[str, set[int]]] = defaultdict(dict)
+        for file in record.files.values():
+            for test, (seconds, functions) in file["tests"].items():
+                self.seconds[test] = seconds
+                for place, lines in functions.items():
+                    path, name = place.split("::")
+                    self._by_place[path, name][test] = set(lines)
+                    self._by_name[name].setdefault(test, set()).update(lines)
+
+    def tests_for(self, mutant: Mutant, start: int) -> list[str]:
+        """Return the tests that reach a mutant, the fastest first; ``start`` is its function's."""
+        place = (mutant.path, mutant.outermost)
+        found = self._by_place.get(place) or self._by_name.get(mutant.outermost, {})
+        lines = set(range(mutant.first_line - start, mutant.last_line - start + 1))
+        exact = [test for test, reached in found.items() if reached & lines]
+        return sorted(exact or found, key=lambda test: (self.seconds[test], test))
+
+
+@dataclass(slots=True)
+class Module:
+    """A module with its mutants, and where its outermost functions begin."""
+
+    path: str
+    tree: ast.Module
+    mutants: list[Mutant]
+    starts: dict[str, tuple[int, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.starts = dict(_outermost_functions(self.tree, ""))
+
+    @property
+    def file(self) -> Path:
+        """Return where the source is."""
+        return SOURCE / self.path
+
+
+def _outermost_functions(node: ast.AST, name: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{name}{child.name}", (child.lineno, child.end_lineno or child.lineno)
+        elif isinstance(child, ast.ClassDef):
+            yield from _outermost_functions(child, f"{name}{child.name}.")
+        else:
+            yield from _outermost_functions(child, name)
+
+
+Report = Callable[[Mutant, str, str, float], None]
+
+
+@dataclass(slots=True)
+class Server:
+    """Records the tests that are not recorded, then judges one mutant after the other."""
+
+    modules: Sequence[Module]
+    mutants: Sequence[tuple[Module, Mutant]]
+    record: Record
+    record_path: Path
+    report: Report
+    n_children: int
+    _session: pytest.Session = field(init=False)
+    _items: dict[str, pytest.Item] = field(init=False)
+    _functions: dict[tuple[str, str], list[FunctionType]] = field(init=False)
+    _folder: Path = field(init=False)
+    _n_forks: int = 0
+    _failed: list[str] = field(default_factory=list)
+    _killers: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def pytest_configure(self) -> None:
+        """Make laws deterministic, and don't shrink or keep what breaks them."""
+        from hypothesis import Phase, settings  # not before pytest, which rewrites its asserts
+
+        settings.register_profile(
+            "mutants",
+            settings(),
+            derandomize=True,
+            database=None,
+            phases=(Phase.explicit, Phase.generate),
+        )
+        settings.load_profile("mutants")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what failed."""
+        if report.failed:
+            self._failed.append(report.nodeid)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Do the work in place of running each test once."""
+        self._session = session
+        self._items = {item.nodeid: item for item in session.items}
+        self._functions = _live_functions({str(module.file) for module in self.modules})
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._folder = Path(folder)
+            self._record_tests()
+            self._judge_mutants()
+        return True
+
+    # Recording
+
+    def _record_tests(self) -> None:
+        files: dict[Path, list[pytest.Item]] = defaultdict(list)
+        for item in self._items.values():
+            if not self.record.is_current(item.path):
+                files[item.path].append(item)
+        works = [(file, lambda items=items: self._traced(items)) for file, items in files.items()]
+        for n_done, (file, found, seconds) in enumerate(self._forked(works), start=1):
+            name = str(file.relative_to(ROOT))
+            if found is None:
+                print(f"not recorded, its tests do not end in a fork: {name}")
+                found = {}
+            self.record.files[name] = {"sha256": _hash(file), "tests": found}
+            self.record.write(self.record_path)
+            print(f"recorded {n_done} of {len(files)}: {name}, {len(found)} tests, {seconds:.0f} s")
+            sys.stdout.flush()
+
+    def _traced(self, items: Sequence[pytest.Item]) -> dict[str, Any]:
+        """Return seconds and lines of each test that passes in a fork."""
+        paths = {str(module.file): module for module in self.modules}
+        tracer = coverage.Coverage(
+            data_file=None, config_file=False, include=list(paths), messages=False
+        )
+        tracer.start()
+        seconds = {}
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            tracer.switch_context(item.nodeid)
+            started = time.perf_counter()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            seconds[item.nodeid] = round(time.perf_counter() - started, 4)
+        tracer.stop()
+        data = tracer.get_data()
+        functions: dict[str, dict[str, list[int]]] = {test: {} for test in seconds}
+        for path in data.measured_files():
+            for line, tests in data.contexts_by_lineno(path).items():
+                place = _place_of(paths[path], line)
+                for test in tests if place else ():
+                    if test in functions:
+                        functions[test].setdefault(place[0], []).append(place[1])
+        passed = [test for test in seconds if test not in self._failed]
+        return {test: [seconds[test], functions[test]] for test in passed}
+
+    # Mutants
+
+    def _judge_mutants(self) -> None:
+        reach = self.record.reach()
+        works = []
+        for module, mutant in self.mutants:
+            tests = reach.tests_for(mutant, module.starts[mutant.outermost][0])
+            tests = [test for test in tests if test in self._items]
+            if not tests:
+                self.report(mutant, NOT_REACHED, "", 0.0)
+                continue
+            work = lambda one=(module, mutant), tests=tests: self._judged(*one, tests, reach)  # noqa: E731
+            works.append((mutant, work))
+        for mutant, found, seconds in self._forked(works):
+            if found is None:
+                self.report(mutant, CAUGHT, "no end in time, or the process died", seconds)
+            elif found["by"]:
+                self._killers[mutant.path, mutant.outermost].append(found["by"])
+                self.report(mutant, CAUGHT, found["by"], seconds)
+            else:
+                self.report(mutant, SURVIVED, f"{found['n']} of {found['of']} tests", seconds)
+
+    def _judged(
+        self, module: Module, mutant: Mutant, tests: Sequence[str], reach: Reach
+    ) -> dict[str, Any]:
+        """Plant the mutant in this process and run its tests until one fails."""
+        self._plant(module, mutant)
+        # What caught another mutant of this function is likely to catch this one.
+        killers = [test for test in self._killers[mutant.path, mutant.outermost] if test in tests]
+        ordered = list(dict.fromkeys([*reversed(killers), *tests]))
+        spent, n_run = 0.0, 0
+        for test in ordered:
+            if n_run and spent + reach.seconds[test] > _BUDGET_SECONDS:
+                break
+            spent, n_run = spent + reach.seconds[test], n_run + 1
+            signal.setitimer(
+                signal.ITIMER_REAL, _PATIENCE_SECONDS + _PATIENCE_FACTOR * reach.seconds[test]
+            )
+            item = self._items[test]
+            following = self._items[ordered[n_run]] if n_run < len(ordered) else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                return {"by": self._failed[0], "n": n_run, "of": len(tests)}
+        return {"by": "", "n": n_run, "of": len(tests)}
+
+    def _plant(self, module: Module, mutant: Mutant) -> None:
+        mutant.plant()
+        changed = compile(module.tree, str(module.file), "exec", dont_inherit=True)
+        n_planted = 0
+        for code in _codes(changed):
+            name = code.co_qualname.replace(".<locals>", "")
+            if mutant.function == name or mutant.function.startswith(f"{name}."):
+                for function in self._functions.get((code.co_filename, code.co_qualname), ()):
+                    if function.__code__.co_firstlineno == code.co_firstlineno:
+                        function.__code__ = code
+                        n_planted += 1
+        if not n_planted:
+            raise AssertionError(f"no function to plant it in: {mutant}")
+
+    # Forks
+
+    def _forked(
+        self, works: Iterable[tuple[Any, Callable[[], Any]]]
+    ) -> Iterator[tuple[Any, Any, float]]:
+        """Do each work in a fork, some at a time; no result means that the fork did not end."""
+        running: dict[int, tuple[Any, Path, float]] = {}
+        for subject, work in works:
+            if len(running) == self.n_children:
+                yield _finished(running)
+            self._n_forks += 1
+            folder = self._folder / str(self._n_forks)
+            folder.mkdir()
+            sys.stdout.flush()
+            pid = os.fork()
+            if pid == 0:
+                self._run_in_child(work, folder)
+            running[pid] = (subject, folder, time.perf_counter())
+        while running:
+            yield _finished(running)
+
+    def _run_in_child(self, work: Callable[[], Any], folder: Path) -> None:
+        try:
+            os.setsid()
+            self._session.config.pluginmanager.get_plugin("terminalreporter")._tw._file = open(
+                os.devnull, "w"
+            )
+            factory = self._session.config._tmp_path_factory  # type: ignore[attr-defined]
+            factory._given_basetemp, factory._basetemp = folder / "tests", None
+            limit = _virtual_memory() + _MORE_MEMORY
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            result = json.dumps(work())
+            (folder / "result").write_text(result, "utf-8")
+        except BaseException:
+            (folder / "error").write_text(traceback.format_exc(), "utf-8")
+        finally:
+            os._exit(0)
+
+
+def _finished(running: dict[int, tuple[Any, Path, float]]) -> tuple[Any, Any, float]:
+    pid, _ = os.wait()
+    subject, folder, started = running.pop(pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # what a test started and a killed test left
+    if (folder / "error").exists():
+        raise SystemExit(f"{subject}\n{(folder / 'error').read_text('utf-8')}")
+    path = folder / "result"
+    result = json.loads(path.read_text("utf-8")) if path.exists() else None
+    shutil.rmtree(folder, ignore_errors=True)
+    return subject, result, time.perf_counter() - started
+
+
+def _live_functions(files: set[str]) -> dict[tuple[str, str], list[FunctionType]]:
+    found: dict[tuple[str, str], list[FunctionType]] = defaultdict(list)
+    for thing in gc.get_objects():
+        if type(thing) is FunctionType and thing.__code__.co_filename in files:
+            found[thing.__code__.co_filename, thing.__code__.co_qualname].append(thing)
+    return found
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def _place_of(module: Module, line: int) -> tuple[str, int] | None:
+    for name, (first, last) in module.starts.items():
+        if first <= line <= last:
+            return f"{module.path}::{name}", line - first
+    return None
+
+
+def _virtual_memory() -> int:
+    n_pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    return n_pages * resource.getpagesize()
+
+
+def _hash(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
