@@ -8,20 +8,22 @@ Exit 0 only if each bug is caught or has its reason in reasons.yaml.
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import random
 import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.mutants.clauses import Mutant, mutants_of
-from tests.mutants.server import CAUGHT, ROOT, SOURCE, Module, Record, Server
+from tests.mutants.clauses import Mutant
+from tests.mutants.server import CAUGHT, Module, Record, Server
 
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "krisis"
 FOLDERS = ("runs", "decisions", "metrics", "statistics", "pages/verdict.py")
 REASONS = Path(__file__).with_name("reasons.yaml")
 _STATE = ROOT / ".mutants"
@@ -29,16 +31,13 @@ _QUICK = "not slow and not browser and not hf"
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
 
-def modules_in(folders: tuple[str, ...] | list[str] = FOLDERS) -> list[Module]:
+def modules_in(folders: Sequence[str] = FOLDERS) -> list[Module]:
     """Return each module of these folders with its mutants."""
-    modules = []
-    for folder in folders:
-        place = SOURCE / folder
-        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            path = file.relative_to(SOURCE).as_posix()
-            tree = ast.parse(file.read_text("utf-8"))
-            modules.append(Module(path, tree, mutants_of(tree, path)))
-    return modules
+    return [
+        Module(file, file.relative_to(SOURCE).as_posix())
+        for place in (SOURCE / folder for folder in folders)
+        for file in (sorted(place.rglob("*.py")) if place.is_dir() else [place])
+    ]
 
 
 def read_reasons(path: Path = REASONS) -> dict[tuple[str, str, str, int], str]:
@@ -74,8 +73,7 @@ def choose(
         found = [
             (module, mutant)
             for module, mutant in found
-            if changed.get(mutant.path, set())
-            & set(range(mutant.first_line, mutant.last_line + 1))
+            if changed.get(mutant.path, set()) & set(range(mutant.first_line, mutant.last_line + 1))
         ]
     if n_sample is not None and n_sample < len(found):
         places = sorted(random.Random(seed).sample(range(len(found)), n_sample))
@@ -131,10 +129,8 @@ def main() -> int:
     parser.add_argument("-j", type=int, default=2, help="how many mutants at a time")
     words = parser.parse_args()
     modules = modules_in()
-    wanted = tuple(folder.rstrip("/") for folder in words.folders)
-    chosen = choose(
-        [m for m in modules if m.path.startswith(wanted)], words.since, words.sample, words.seed
-    )
+    wanted = [m for folder in words.folders for m in modules if m.path.startswith(folder)]
+    chosen = choose(wanted, words.since, words.sample, words.seed)
     results = Results(_STATE / "results.jsonl", resume=words.resume)
     left = []
     for module, mutant in chosen:

@@ -61,7 +61,9 @@ class Mutant:
 
     def __str__(self) -> str:
         nth = f" (number {self.nth})" if self.nth > 1 else ""
-        return f"{self.path}:{self.first_line} {self.function}: {self.clause}  →  {self.becomes}{nth}"
+        return (
+            f"{self.path}:{self.first_line} {self.function}: {self.clause}  →  {self.becomes}{nth}"
+        )
 
 
 def mutants_of(tree: ast.Module, path: str) -> list[Mutant]:
@@ -136,11 +138,11 @@ def _expressions(node: ast.AST) -> Iterator[tuple[ast.expr, Replace]]:
     """Return each expression that is a field of ``node``, and how another takes its place."""
     for name, value in ast.iter_fields(node):
         if isinstance(value, ast.expr):
-            yield value, lambda new, name=name: setattr(node, name, new)  # type: ignore[misc]
+            yield value, lambda new, name=name: setattr(node, name, new)
         elif isinstance(value, list):
             for place, element in enumerate(value):
                 if isinstance(element, ast.expr):
-                    yield element, lambda new, of=value, at=place: of.__setitem__(at, new)  # type: ignore[misc]
+                    yield element, lambda new, of=value, at=place: of.__setitem__(at, new)
 
 
 def _conditions(node: ast.AST) -> list[ast.expr]:

@@ -10,6 +10,7 @@ import ast
 import contextlib
 import gc
 import hashlib
+import io
 import json
 import os
 import resource
@@ -29,14 +30,14 @@ from typing import Any
 
 import coverage
 import pytest
-from tests.mutants.clauses import Mutant
+from tests.mutants.clauses import Mutant, mutants_of
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "krisis"
 # Seconds of recorded tests that one mutant may cost; the fastest come first.
 _BUDGET_SECONDS = 60.0
-# A test that takes so much longer than it took without a bug counts as failed.
-_PATIENCE_SECONDS, _PATIENCE_FACTOR = 20.0, 10.0
+# A test that needs so much more than it took without a bug counts as failed: seconds of the
+# processor, which a busy machine does not change, and seconds on the clock for one that waits.
+_PROCESSOR_FACTOR = 4.0
+_CLOCK_SECONDS, _CLOCK_FACTOR = 40.0, 20.0
 _MORE_MEMORY = 4 << 30
 CAUGHT, SURVIVED, NOT_REACHED = "caught", "survived", "not reached"
 
@@ -61,14 +62,10 @@ class Record:
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(self.files), "utf-8")
 
-    def is_current(self, file: Path) -> bool:
-        """Whether the tests of this file were recorded as they are."""
-        found = self.files.get(str(file.relative_to(ROOT)))
-        return found is not None and found["sha256"] == _hash(file)
-
-    def reach(self) -> Reach:
-        """Return the tests by the function that they run."""
-        return Reach(self)
+    def is_current(self, item: pytest.Item) -> bool:
+        """Whether the tests of this test's file were recorded as they are."""
+        found = self.files.get(_file_of(item))
+        return found is not None and found["sha256"] == _hash(item.path)
 
 
 class Reach:
@@ -97,20 +94,18 @@ class Reach:
 
 @dataclass(slots=True)
 class Module:
-    """A module with its mutants, and where its outermost functions begin."""
+    """A module with its mutants, and where its outermost functions begin and end."""
 
+    file: Path
     path: str
-    tree: ast.Module
-    mutants: list[Mutant]
-    starts: dict[str, tuple[int, int]] = field(init=False)
+    tree: ast.Module = field(init=False)
+    mutants: list[Mutant] = field(init=False)
+    spans: dict[str, tuple[int, int]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.starts = dict(_outermost_functions(self.tree, ""))
-
-    @property
-    def file(self) -> Path:
-        """Return where the source is."""
-        return SOURCE / self.path
+        self.tree = ast.parse(self.file.read_text("utf-8"))
+        self.mutants = mutants_of(self.tree, self.path)
+        self.spans = dict(_outermost_functions(self.tree, ""))
 
 
 def _outermost_functions(node: ast.AST, name: str) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -136,6 +131,7 @@ class Server:
     record_path: Path
     report: Report
     n_children: int
+    spare_seconds: float = 3.0
     _session: pytest.Session = field(init=False)
     _items: dict[str, pytest.Item] = field(init=False)
     _functions: dict[tuple[str, str], list[FunctionType]] = field(init=False)
@@ -177,19 +173,17 @@ class Server:
     # Recording
 
     def _record_tests(self) -> None:
-        files: dict[Path, list[pytest.Item]] = defaultdict(list)
+        files: dict[str, list[pytest.Item]] = defaultdict(list)
         for item in self._items.values():
-            if not self.record.is_current(item.path):
-                files[item.path].append(item)
-        works = [(file, lambda items=items: self._traced(items)) for file, items in files.items()]
-        for n_done, (file, found, seconds) in enumerate(self._forked(works), start=1):
-            name = str(file.relative_to(ROOT))
-            if found is None:
-                print(f"not recorded, its tests do not end in a fork: {name}")
-                found = {}
-            self.record.files[name] = {"sha256": _hash(file), "tests": found}
+            if not self.record.is_current(item):
+                files[_file_of(item)].append(item)
+        works = [(name, lambda items=items: self._traced(items)) for name, items in files.items()]
+        for n_done, (name, found, seconds) in enumerate(self._forked(works), start=1):
+            tests = found or {}
+            self.record.files[name] = {"sha256": _hash(files[name][0].path), "tests": tests}
             self.record.write(self.record_path)
-            print(f"recorded {n_done} of {len(files)}: {name}, {len(found)} tests, {seconds:.0f} s")
+            done = f"{len(tests)} of {len(files[name])} tests pass in a fork, {seconds:.0f} s"
+            print(f"recorded {n_done} of {len(files)}: {name}, {done}")
             sys.stdout.flush()
 
     def _traced(self, items: Sequence[pytest.Item]) -> dict[str, Any]:
@@ -220,10 +214,10 @@ class Server:
     # Mutants
 
     def _judge_mutants(self) -> None:
-        reach = self.record.reach()
+        reach = Reach(self.record)
         works = []
         for module, mutant in self.mutants:
-            tests = reach.tests_for(mutant, module.starts[mutant.outermost][0])
+            tests = reach.tests_for(mutant, module.spans[mutant.outermost][0])
             tests = [test for test in tests if test in self._items]
             if not tests:
                 self.report(mutant, NOT_REACHED, "", 0.0)
@@ -252,15 +246,19 @@ class Server:
             if n_run and spent + reach.seconds[test] > _BUDGET_SECONDS:
                 break
             spent, n_run = spent + reach.seconds[test], n_run + 1
-            signal.setitimer(
-                signal.ITIMER_REAL, _PATIENCE_SECONDS + _PATIENCE_FACTOR * reach.seconds[test]
-            )
+            self._end_this_process_after(reach.seconds[test])
             item = self._items[test]
             following = self._items[ordered[n_run]] if n_run < len(ordered) else None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
                 return {"by": self._failed[0], "n": n_run, "of": len(tests)}
         return {"by": "", "n": n_run, "of": len(tests)}
+
+    def _end_this_process_after(self, usual_seconds: float) -> None:
+        on_processor = self.spare_seconds + _PROCESSOR_FACTOR * usual_seconds
+        on_clock = _CLOCK_SECONDS + _CLOCK_FACTOR * usual_seconds
+        signal.setitimer(signal.ITIMER_PROF, on_processor)
+        signal.setitimer(signal.ITIMER_REAL, on_clock)
 
     def _plant(self, module: Module, mutant: Mutant) -> None:
         mutant.plant()
@@ -300,14 +298,12 @@ class Server:
     def _run_in_child(self, work: Callable[[], Any], folder: Path) -> None:
         try:
             os.setsid()
-            self._session.config.pluginmanager.get_plugin("terminalreporter")._tw._file = open(
-                os.devnull, "w"
-            )
-            factory = self._session.config._tmp_path_factory  # type: ignore[attr-defined]
+            terminal = self._session.config.pluginmanager.get_plugin("terminalreporter")
+            terminal._tw._file = io.StringIO()
+            factory = self._session.config._tmp_path_factory
             factory._given_basetemp, factory._basetemp = folder / "tests", None
             limit = _virtual_memory() + _MORE_MEMORY
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             result = json.dumps(work())
             (folder / "result").write_text(result, "utf-8")
         except BaseException:
@@ -345,7 +341,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _place_of(module: Module, line: int) -> tuple[str, int] | None:
-    for name, (first, last) in module.starts.items():
+    for name, (first, last) in module.spans.items():
         if first <= line <= last:
             return f"{module.path}::{name}", line - first
     return None
@@ -354,6 +350,10 @@ def _place_of(module: Module, line: int) -> tuple[str, int] | None:
 def _virtual_memory() -> int:
     n_pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     return n_pages * resource.getpagesize()
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.split("::")[0]
 
 
 def _hash(file: Path) -> str:
