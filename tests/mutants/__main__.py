@@ -11,6 +11,7 @@ import argparse
 import json
 import random
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -128,6 +129,7 @@ def main() -> int:
     parser.add_argument("--tests", nargs="*", default=["tests"], help="the tests to choose from")
     parser.add_argument("-j", type=int, default=2, help="how many mutants at a time")
     words = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the forks are ended too
     modules = modules_in()
     wanted = [m for folder in words.folders for m in modules if m.path.startswith(folder)]
     chosen = choose(wanted, words.since, words.sample, words.seed)

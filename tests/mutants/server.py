@@ -46,8 +46,8 @@ CAUGHT, SURVIVED, NOT_REACHED = "caught", "survived", "not reached"
 class Record:
     """What a test took and which lines of which functions it ran, by test file and test.
 
-    Lines count from the first of their function, and a function that is not found under its file
-    is looked up by its name alone, so that a record outlives a move.
+    A function is known by its qualified name and its text, and its lines count from its first, so
+    that a record outlives a move. Of a function that was changed all tests are taken.
     """
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -73,49 +73,75 @@ class Reach:
 
     def __init__(self, record: Record) -> None:
         self.seconds: dict[str, float] = {}
-        self._by_place: dict[tuple[str, str], dict[str, set[int]]] = defaultdict(dict)
-        self._by_name: dict[str, dict[str, set[int]]] = defaultdict(dict)
+        self._by_text: dict[str, dict[str, set[int]]] = defaultdict(dict)
+        self._by_name: dict[str, set[str]] = defaultdict(set)
         for file in record.files.values():
             for test, (seconds, functions) in file["tests"].items():
                 self.seconds[test] = seconds
-                for place, lines in functions.items():
-                    path, name = place.split("::")
-                    self._by_place[path, name][test] = set(lines)
-                    self._by_name[name].setdefault(test, set()).update(lines)
+                for function, lines in functions.items():
+                    self._by_text[function].setdefault(test, set()).update(lines)
+                    self._by_name[function.split("::")[0]].add(test)
 
-    def tests_for(self, mutant: Mutant, start: int) -> list[str]:
-        """Return the tests that reach a mutant, the fastest first; ``start`` is its function's."""
-        place = (mutant.path, mutant.outermost)
-        found = self._by_place.get(place) or self._by_name.get(mutant.outermost, {})
-        lines = set(range(mutant.first_line - start, mutant.last_line - start + 1))
-        exact = [test for test, reached in found.items() if reached & lines]
-        return sorted(exact or found, key=lambda test: (self.seconds[test], test))
+    def tests_for(self, mutant: Mutant, function: Function) -> list[str]:
+        """Return the tests that reach a mutant, the fastest first."""
+        lines = set(
+            range(mutant.first_line - function.first, mutant.last_line - function.first + 1)
+        )
+        if exact := self._by_text.get(function.key):
+            found = {test for test, reached in exact.items() if reached & lines}
+        else:
+            found = self._by_name[function.name]
+        return sorted(found, key=lambda test: (self.seconds[test], test))
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Where an outermost function or a method is, and what it is known by."""
+
+    name: str
+    first: int
+    last: int
+    text: str
+
+    @property
+    def key(self) -> str:
+        """Return the name and a hash of the text."""
+        return f"{self.name}::{hashlib.sha256(self.text.encode()).hexdigest()[:12]}"
 
 
 @dataclass(slots=True)
 class Module:
-    """A module with its mutants, and where its outermost functions begin and end."""
+    """A module with its mutants and its outermost functions."""
 
     file: Path
     path: str
     tree: ast.Module = field(init=False)
     mutants: list[Mutant] = field(init=False)
-    spans: dict[str, tuple[int, int]] = field(init=False)
+    functions: dict[str, Function] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tree = ast.parse(self.file.read_text("utf-8"))
+        text = self.file.read_text("utf-8")
+        self.tree = ast.parse(text)
         self.mutants = mutants_of(self.tree, self.path)
-        self.spans = dict(_outermost_functions(self.tree, ""))
+        found = _outermost_functions(self.tree, "", text.splitlines())
+        self.functions = {function.name: function for function in found}
+
+    def function_at(self, line: int) -> Function | None:
+        """Return the function that this line belongs to."""
+        around = (one for one in self.functions.values() if one.first <= line <= one.last)
+        return next(around, None)
 
 
-def _outermost_functions(node: ast.AST, name: str) -> Iterator[tuple[str, tuple[int, int]]]:
+def _outermost_functions(node: ast.AST, name: str, lines: list[str]) -> Iterator[Function]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield f"{name}{child.name}", (child.lineno, child.end_lineno or child.lineno)
+            last = child.end_lineno or child.lineno
+            text = "\n".join(lines[child.lineno - 1 : last])
+            yield Function(f"{name}{child.name}", child.lineno, last, text)
         elif isinstance(child, ast.ClassDef):
-            yield from _outermost_functions(child, f"{name}{child.name}.")
+            yield from _outermost_functions(child, f"{name}{child.name}.", lines)
         else:
-            yield from _outermost_functions(child, name)
+            yield from _outermost_functions(child, name, lines)
 
 
 Report = Callable[[Mutant, str, str, float], None]
@@ -204,10 +230,11 @@ class Server:
         functions: dict[str, dict[str, list[int]]] = {test: {} for test in seconds}
         for path in data.measured_files():
             for line, tests in data.contexts_by_lineno(path).items():
-                place = _place_of(paths[path], line)
-                for test in tests if place else ():
+                function = paths[path].function_at(line)
+                for test in tests if function else ():
                     if test in functions:
-                        functions[test].setdefault(place[0], []).append(place[1])
+                        reached = functions[test].setdefault(function.key, [])
+                        reached.append(line - function.first)
         passed = [test for test in seconds if test not in self._failed]
         return {test: [seconds[test], functions[test]] for test in passed}
 
@@ -217,7 +244,7 @@ class Server:
         reach = Reach(self.record)
         works = []
         for module, mutant in self.mutants:
-            tests = reach.tests_for(mutant, module.spans[mutant.outermost][0])
+            tests = reach.tests_for(mutant, module.functions[mutant.outermost])
             tests = [test for test in tests if test in self._items]
             if not tests:
                 self.report(mutant, NOT_REACHED, "", 0.0)
@@ -281,19 +308,23 @@ class Server:
     ) -> Iterator[tuple[Any, Any, float]]:
         """Do each work in a fork, some at a time; no result means that the fork did not end."""
         running: dict[int, tuple[Any, Path, float]] = {}
-        for subject, work in works:
-            if len(running) == self.n_children:
+        try:
+            for subject, work in works:
+                if len(running) == self.n_children:
+                    yield _finished(running)
+                self._n_forks += 1
+                folder = self._folder / str(self._n_forks)
+                folder.mkdir()
+                sys.stdout.flush()
+                pid = os.fork()
+                if pid == 0:
+                    self._run_in_child(work, folder)
+                running[pid] = (subject, folder, time.perf_counter())
+            while running:
                 yield _finished(running)
-            self._n_forks += 1
-            folder = self._folder / str(self._n_forks)
-            folder.mkdir()
-            sys.stdout.flush()
-            pid = os.fork()
-            if pid == 0:
-                self._run_in_child(work, folder)
-            running[pid] = (subject, folder, time.perf_counter())
-        while running:
-            yield _finished(running)
+        finally:
+            for pid in running:
+                _kill_group(pid)
 
     def _run_in_child(self, work: Callable[[], Any], folder: Path) -> None:
         try:
@@ -302,8 +333,8 @@ class Server:
             terminal._tw._file = io.StringIO()
             factory = self._session.config._tmp_path_factory
             factory._given_basetemp, factory._basetemp = folder / "tests", None
-            limit = _virtual_memory() + _MORE_MEMORY
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            limit = _data_memory() + _MORE_MEMORY
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
             result = json.dumps(work())
             (folder / "result").write_text(result, "utf-8")
         except BaseException:
@@ -315,14 +346,18 @@ class Server:
 def _finished(running: dict[int, tuple[Any, Path, float]]) -> tuple[Any, Any, float]:
     pid, _ = os.wait()
     subject, folder, started = running.pop(pid)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)  # what a test started and a killed test left
+    _kill_group(pid)  # what a test started and a killed test left
     if (folder / "error").exists():
         raise SystemExit(f"{subject}\n{(folder / 'error').read_text('utf-8')}")
     path = folder / "result"
     result = json.loads(path.read_text("utf-8")) if path.exists() else None
     shutil.rmtree(folder, ignore_errors=True)
     return subject, result, time.perf_counter() - started
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _live_functions(files: set[str]) -> dict[tuple[str, str], list[FunctionType]]:
@@ -340,15 +375,8 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _place_of(module: Module, line: int) -> tuple[str, int] | None:
-    for name, (first, last) in module.spans.items():
-        if first <= line <= last:
-            return f"{module.path}::{name}", line - first
-    return None
-
-
-def _virtual_memory() -> int:
-    n_pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+def _data_memory() -> int:
+    n_pages = int(Path("/proc/self/statm").read_text("ascii").split()[5])
     return n_pages * resource.getpagesize()
 
 
