@@ -85,25 +85,30 @@ def choose(
 class Results:
     """What became of each mutant, printed and appended to a file, so that a run can go on."""
 
-    def __init__(self, path: Path, *, resume: bool) -> None:
+    def __init__(self, path: Path, *, keep: bool) -> None:
         self.counts: Counter[str] = Counter()
         self.left: list[str] = []
         self._reasons = read_reasons()
         path.parent.mkdir(exist_ok=True)
-        known = path.read_text("utf-8").splitlines() if resume and path.exists() else []
-        self.known = {tuple(entry["key"]): entry for entry in map(json.loads, known)}
-        self._path = path
-        if not resume:
+        path.touch()
+        if not keep:
             path.write_text("", "utf-8")
+        lines = path.read_text("utf-8").splitlines()
+        self.known = {tuple(entry["place"]): entry for entry in map(json.loads, lines)}
+        self._path = path
+
+    def lived(self, mutant: Mutant) -> bool:
+        """Whether it was judged, and not caught."""
+        return self.known.get(mutant.place, {"state": CAUGHT})["state"] != CAUGHT
 
     def add(self, mutant: Mutant, state: str, note: str, seconds: float) -> None:
         """Count, print and keep one result."""
-        entry = {"key": [mutant.path, *mutant.key], "state": state, "note": note}
+        entry = {"place": mutant.place, "state": state, "note": note}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({**entry, "seconds": round(seconds, 2)}) + "\n")
-        self.count(mutant, state, note, seconds)
+        self.count(mutant, state, note)
 
-    def count(self, mutant: Mutant, state: str, note: str, seconds: float) -> None:
+    def count(self, mutant: Mutant, state: str, note: str) -> None:
         """Count and print one result."""
         if state != CAUGHT and (reason := self._reasons.get(mutant.key)):
             state, note = "named", reason
@@ -125,6 +130,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="only so many of them")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--resume", action="store_true", help="go on where a run was stopped")
+    parser.add_argument("--survivors", action="store_true", help="only those that lived last time")
     parser.add_argument("--record", action="store_true", help="record all tests anew")
     parser.add_argument("--tests", nargs="*", default=["tests"], help="the tests to choose from")
     parser.add_argument("-j", type=int, default=2, help="how many mutants at a time")
@@ -133,11 +139,14 @@ def main() -> int:
     modules = modules_in()
     wanted = [m for folder in words.folders for m in modules if m.path.startswith(folder)]
     chosen = choose(wanted, words.since, words.sample, words.seed)
-    results = Results(_STATE / "results.jsonl", resume=words.resume)
+    results = Results(_STATE / "results.jsonl", keep=words.resume or words.survivors)
+    if words.survivors:
+        chosen = [one for one in chosen if results.lived(one[1])]
     left = []
     for module, mutant in chosen:
-        if entry := results.known.get((mutant.path, *mutant.key)):
-            results.count(mutant, entry["state"], entry["note"], entry["seconds"])
+        known = results.known.get(mutant.place)
+        if known and not words.survivors:
+            results.count(mutant, known["state"], known["note"])
         else:
             left.append((module, mutant))
     path = _STATE / "record.json"

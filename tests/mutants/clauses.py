@@ -59,6 +59,11 @@ class Mutant:
         """Return what names this mutant wherever its function is moved to."""
         return self.function, self.clause, self.becomes, self.nth
 
+    @property
+    def place(self) -> tuple[str, str, str, str, int]:
+        """Return the key with the path, which tells functions of one name apart."""
+        return self.path, *self.key
+
     def __str__(self) -> str:
         nth = f" (number {self.nth})" if self.nth > 1 else ""
         return (
