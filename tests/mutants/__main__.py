@@ -53,9 +53,14 @@ def changed_lines(revision: str) -> dict[str, set[int]]:
     """Return the lines of the source that are new since a revision, by path."""
     words = ["git", "diff", "--unified=0", "--no-color", revision, "--", str(SOURCE)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    return lines_of_diff(done.stdout)
+
+
+def lines_of_diff(diff: str) -> dict[str, set[int]]:
+    """Return the lines that a diff adds, by path below ``src/krisis``."""
     lines: dict[str, set[int]] = {}
     path = ""
-    for line in done.stdout.splitlines():
+    for line in diff.splitlines():
         if line.startswith("+++ "):
             path = line.removeprefix("+++ b/").removeprefix("src/krisis/")
         elif found := _HUNK.match(line):
@@ -65,12 +70,11 @@ def changed_lines(revision: str) -> dict[str, set[int]]:
 
 
 def choose(
-    modules: list[Module], since: str | None, n_sample: int | None, seed: int
+    modules: list[Module], changed: dict[str, set[int]] | None, n_sample: int | None, seed: int
 ) -> list[tuple[Module, Mutant]]:
     """Return the mutants to judge: of what changed, and of these a sample."""
     found = [(module, mutant) for module in modules for mutant in module.mutants]
-    if since:
-        changed = changed_lines(since)
+    if changed is not None:
         found = [
             (module, mutant)
             for module, mutant in found
@@ -85,10 +89,10 @@ def choose(
 class Results:
     """What became of each mutant, printed and appended to a file, so that a run can go on."""
 
-    def __init__(self, path: Path, *, keep: bool) -> None:
+    def __init__(self, path: Path, *, keep: bool, reasons: Path = REASONS) -> None:
         self.counts: Counter[str] = Counter()
         self.left: list[str] = []
-        self._reasons = read_reasons()
+        self._reasons = read_reasons(reasons)
         path.parent.mkdir(exist_ok=True)
         path.touch()
         if not keep:
@@ -138,7 +142,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the forks are ended too
     modules = modules_in()
     wanted = [m for folder in words.folders for m in modules if m.path.startswith(folder)]
-    chosen = choose(wanted, words.since, words.sample, words.seed)
+    changed = changed_lines(words.since) if words.since else None
+    chosen = choose(wanted, changed, words.sample, words.seed)
     results = Results(_STATE / "results.jsonl", keep=words.resume or words.survivors)
     if words.survivors:
         chosen = [one for one in chosen if results.lived(one[1])]

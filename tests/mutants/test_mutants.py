@@ -10,8 +10,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from tests.mutants.__main__ import choose, modules_in, read_reasons
+import yaml
+from tests.mutants.__main__ import Results, choose, lines_of_diff, modules_in, read_reasons
 from tests.mutants.clauses import Mutant, mutants_of
+from tests.mutants.server import Module, Reach, Record
 
 ROOT = Path(__file__).parents[2]
 Judged = dict[tuple[str, str], tuple[str, str]]
@@ -154,6 +156,85 @@ def test_a_sample_is_the_same_for_the_same_seed() -> None:
     )
     assert len(first) == 20
     assert first == again != other
+
+
+def test_a_change_has_the_mutants_of_its_lines() -> None:
+    diff = dedent(
+        """\
+        --- a/src/krisis/metrics/old.py
+        +++ b/src/krisis/metrics/base.py
+        @@ -3 +4 @@ def f():
+        -    a
+        +    b
+        @@ -9,2 +9,3 @@
+        @@ -20 +21,0 @@
+        """
+    )
+    assert lines_of_diff(diff) == {"metrics/base.py": {4, 9, 10, 11}}
+    (module,) = modules_in(["metrics/accuracy.py"])
+    line = module.mutants[0].first_line
+    chosen = choose([module], {"metrics/accuracy.py": {line}, "a.py": {1}}, None, 0)
+    assert [mutant for _, mutant in chosen] == [
+        mutant for mutant in module.mutants if mutant.first_line <= line <= mutant.last_line
+    ]
+
+
+def module_with(tmp_path: Path, source: str) -> Module:
+    file = tmp_path / "a.py"
+    file.write_text(dedent(source), "utf-8")
+    return Module(file, "a.py")
+
+
+SIGN = """
+def sign(n):
+    if n > 0:
+        return 1
+    return 0 if n == 0 else -1
+"""
+
+
+def test_the_tests_of_a_mutant_are_those_that_reach_its_lines_the_fastest_first(
+    tmp_path: Path,
+) -> None:
+    module = module_with(tmp_path, SIGN)
+    key = module.functions["sign"].key
+    tests = {
+        "slow": [2.0, {key: [1, 2]}],
+        "fast": [1.0, {key: [1, 3]}],
+        "elsewhere": [0.1, {key: [2]}],
+        "changed": [0.1, {"sign::another text": [1]}],
+    }
+    reach = Reach(Record({"test_a.py": {"sha256": "", "tests": tests}}))
+    found = {
+        mutant.clause: reach.tests_for(mutant, module.functions["sign"])
+        for mutant in module.mutants
+    }
+    assert found == {"n > 0": ["fast", "slow"], "n == 0": ["fast"]}
+
+
+def test_a_changed_function_is_tried_on_all_tests_of_its_name(tmp_path: Path) -> None:
+    module = module_with(tmp_path, SIGN)
+    tests = {"one": [1.0, {"sign::another text": [9]}], "two": [1.0, {"other::text": [1]}]}
+    reach = Reach(Record({"test_a.py": {"sha256": "", "tests": tests}}))
+    assert reach.tests_for(module.mutants[0], module.functions["sign"]) == ["one"]
+
+
+def test_what_lives_is_left_unless_its_reason_is_named(tmp_path: Path) -> None:
+    module = module_with(tmp_path, SIGN)
+    first, second, third = module.mutants[:3]
+    reasons = tmp_path / "reasons.yaml"
+    entry = {"function": "sign", "clause": second.clause, "becomes": second.becomes}
+    reasons.write_text(yaml.safe_dump([{**entry, "reason": "equivalent"}]), "utf-8")
+    results = Results(tmp_path / "state" / "results.jsonl", keep=False, reasons=reasons)
+    for mutant, state in ((first, "caught"), (second, "survived"), (third, "not reached")):
+        results.add(mutant, state, "", 0.0)
+    assert dict(results.counts) == {"caught": 1, "named": 1, "not reached": 1}
+    assert len(results.left) == 1
+    assert str(third) in results.left[0]
+    again = Results(tmp_path / "state" / "results.jsonl", keep=True, reasons=reasons)
+    assert [again.lived(mutant) for mutant in module.mutants[:4]] == [False, True, True, False]
+    assert set(again.known) == {first.place, second.place, third.place}
+    assert not Results(tmp_path / "state" / "results.jsonl", keep=False).known
 
 
 _MODULE = """
