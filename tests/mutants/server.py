@@ -306,8 +306,11 @@ class Server:
     def _forked(
         self, works: Iterable[tuple[Any, Callable[[], Any]]]
     ) -> Iterator[tuple[Any, Any, float]]:
-        """Do each work in a fork, some at a time; no result means that the fork did not end."""
-        running: dict[int, tuple[Any, Path, float]] = {}
+        """Do each work in a fork, some at a time, and return its result and processor seconds.
+
+        No result means that the fork was ended or died.
+        """
+        running: dict[int, tuple[Any, Path]] = {}
         try:
             for subject, work in works:
                 if len(running) == self.n_children:
@@ -319,7 +322,7 @@ class Server:
                 pid = os.fork()
                 if pid == 0:
                     self._run_in_child(work, folder)
-                running[pid] = (subject, folder, time.perf_counter())
+                running[pid] = (subject, folder)
             while running:
                 yield _finished(running)
         finally:
@@ -343,16 +346,16 @@ class Server:
             os._exit(0)
 
 
-def _finished(running: dict[int, tuple[Any, Path, float]]) -> tuple[Any, Any, float]:
-    pid, _ = os.wait()
-    subject, folder, started = running.pop(pid)
+def _finished(running: dict[int, tuple[Any, Path]]) -> tuple[Any, Any, float]:
+    pid, _, used = os.wait3(0)
+    subject, folder = running.pop(pid)
     _kill_group(pid)  # what a test started and a killed test left
     if (folder / "error").exists():
         raise SystemExit(f"{subject}\n{(folder / 'error').read_text('utf-8')}")
     path = folder / "result"
     result = json.loads(path.read_text("utf-8")) if path.exists() else None
     shutil.rmtree(folder, ignore_errors=True)
-    return subject, result, time.perf_counter() - started
+    return subject, result, used.ru_utime + used.ru_stime
 
 
 def _kill_group(pid: int) -> None:
