@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ from krisis.pages.certify import promise
 from krisis.pages.decision_sections import certificate_section
 from krisis.pages.document import Chart, Facts, Sentences
 from krisis.results.result import BenchmarkResult
-from krisis.results.run_items import read_items
+from krisis.results.run_items import items_of_result, read_items, source_of
 from krisis.statistics.risk_tests import fewest_rows
 from krisis.statistics.sample_size import assured_rows
 
@@ -477,6 +478,46 @@ def test_a_certificate_says_who_told_how_many_rows_a_patient_has(
     options = CertifyOptions(risk=0.2, score=ScoreOptions(rows_per_patient=declared))
     (sentence,) = [one for one in certify_run(run, options).assumptions if "none has more" in one]
     assert f"({said})" in sentence
+
+
+_ASSUMED = {
+    "missing": "rows that were not evaluated",
+    "one row": "Every patient has one",
+    "several rows": "none has more than 4 rows",
+    "mean": "Every patient counts once",
+    "drawn": "One row per patient was tested",
+    "monotone": "The risk never falls",
+    "divided": "Delta is divided by 2",
+}
+
+
+@pytest.mark.parametrize(
+    ("size", "n", "options", "assumed"),
+    [
+        (1, 300, {}, ["one row"]),
+        (1, 300, {"method": "sgr"}, ["one row", "monotone"]),
+        (1, 300, {"by": ["sex"]}, ["one row", "divided"]),
+        (4, 100, {}, ["several rows", "drawn"]),
+        (4, 300, {"method": "crc"}, ["several rows", "mean"]),
+        (4, 300, {}, ["several rows"]),  # enough patients to bet on the sums of all their rows
+    ],
+)
+def test_a_certificate_states_what_it_rests_on_and_nothing_else(
+    tmp_path: Path, size: int, n: int, options: dict[str, Any], assumed: list[str]
+) -> None:
+    certificate = certify_run(items(tmp_path, n=n, size=size), CertifyOptions(risk=0.2, **options))
+    text = " ".join(certificate.assumptions)
+    assert [name for name, words in _ASSUMED.items() if words in text] == assumed
+
+
+def test_a_certificate_states_that_missing_rows_are_assumed_to_be_like_the_others() -> None:
+    rows = [EvaluationResult(0, 0, confidence=0.9, record_id=f"r{i}") for i in range(99)]
+    rows += [EvaluationResult(None, 0, error="lost", record_id="x")]
+    suite = {"suite": "ckd", "task": "detection", "features": "reduced"}
+    result = BenchmarkResult(Rows(rows, ANSWERS), {}, suite, "m", {"task_facts": TASK})
+    run = items_of_result(result, source_of(result))
+    assumed = certify_run(run, CertifyOptions(risk=0.2)).assumptions
+    assert any(one.startswith("The 1 rows that were not evaluated") for one in assumed)
 
 
 def test_losses_in_between_use_hoeffding_and_bentkus(tmp_path: Path) -> None:
