@@ -141,9 +141,9 @@ def main() -> int:
     words = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the forks are ended too
     modules = modules_in()
-    wanted = [m for folder in words.folders for m in modules if m.path.startswith(folder)]
+    wanted = {m.path: m for folder in words.folders for m in modules if m.path.startswith(folder)}
     changed = changed_lines(words.since) if words.since else None
-    chosen = choose(wanted, changed, words.sample, words.seed)
+    chosen = choose(list(wanted.values()), changed, words.sample, words.seed)
     results = Results(_STATE / "results.jsonl", keep=words.resume or words.survivors)
     if words.survivors:
         chosen = [one for one in chosen if results.lived(one[1])]

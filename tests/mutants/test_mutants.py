@@ -38,6 +38,7 @@ def bugs_of(source: str) -> list[tuple[str, str]]:
         ("a not in b", ["a in b"]),
         # A step that the moved boundary does not already make.
         ("a < 2", ["a <= 2", "a >= 2", "a < 1"]),
+        ("a >= 2", ["a > 2", "a < 2", "a >= 1"]),
         ("a > 2", ["a >= 2", "a <= 2", "a > 3"]),
         ("2 <= a", ["2 < a", "2 > a", "1 <= a"]),
         ("a == 0.05", ["a != 0.05", "a == 0.15"]),
