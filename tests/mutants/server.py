@@ -33,7 +33,7 @@ import pytest
 from tests.mutants.clauses import Mutant, mutants_of
 
 # Seconds of recorded tests that one mutant may cost; the fastest come first.
-_BUDGET_SECONDS = 60.0
+_BUDGET_SECONDS = 30.0
 # A test that needs so much more than it took without a bug counts as failed: seconds of the
 # processor, which a busy machine does not change, and seconds on the clock for one that waits.
 _PROCESSOR_FACTOR = 4.0
