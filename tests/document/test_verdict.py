@@ -559,3 +559,44 @@ def test_one_missing_case_of_a_hundred_is_passed_over_and_two_are_not(
     ]
     line = judged(rows).line("deferral")
     assert (line.answer, line.reason) == (answer, "it never deferred")
+
+
+def test_cases_that_do_not_count_do_not_narrow_an_interval() -> None:
+    few = rows_of((7, "right"), (3, "wrong"))
+    alone = judged(few).line("correctness").compared[-1].estimate
+    beside = judged([*few, *rows_of((90, "deferred"), start=100)]).line("correctness")
+    assert beside.compared[-1].estimate == alone
+
+
+def test_of_two_kinds_of_patients_each_has_its_guideline_and_people_read_both() -> None:
+    real = rows_of((30, "right"), (10, "wrong"), metadata={"synthetic": False})
+    made_up = rows_of((60, "wrong"), start=500, metadata={"synthetic": True})
+    metrics = default_classification_metrics()
+    result = BenchmarkResult([*real, *made_up], score_all(metrics, real), {}, "m")
+    result.scores_by_source = scores_by_source(metrics, [*real, *made_up])
+    right, wrong = (Rows(rows_of((40, kind)), result.rows.answers) for kind in ("right", "wrong"))
+    result.baseline_rows = {"guideline (synthetic)": wrong, "physician (read 40)": right}
+    compared = verdict_of(result).line("correctness").compared
+    assert str(compared[0]).startswith("physician (read 40) 100 %")
+    result.baseline_rows["guideline (real)"] = wrong
+    assert str(verdict_of(result).line("correctness").compared[0]).startswith("guideline 0 %")
+
+
+def test_groups_are_held_to_the_bound_of_a_mean_loss() -> None:
+    """One place off on a scale of 0 to 3 loses a third; 50 of 60 in one group, none elsewhere."""
+    answers = ((0, "never"), (1, "rarely"), (2, "often"), (3, "always"))
+    task = TaskFacts("t", answers, default_loss="abs", groups={"site": "site"})
+    rows = [
+        EvaluationResult(
+            int(i < 50),
+            0,
+            confidence=0.9,
+            record_id=str(i),
+            metadata={"site": "b" if i < 60 else "a"},
+        )
+        for i in range(1500)
+    ]
+    line = verdict_of(BenchmarkResult(rows, {}, {}, "m", {"task_facts": task})).line("groups")
+    (group,) = line.figures
+    assert (group.words, group.estimate.value) == ("site: b {} mean loss", pytest.approx(50 / 180))
+    assert line.compared[0].words == "at most {} allowed"
