@@ -600,3 +600,37 @@ def test_groups_are_held_to_the_bound_of_a_mean_loss() -> None:
     (group,) = line.figures
     assert (group.words, group.estimate.value) == ("site: b {} mean loss", pytest.approx(50 / 180))
     assert line.compared[0].words == "at most {} allowed"
+
+
+def test_a_lead_that_is_not_shown_is_called_better() -> None:
+    line = judged(rows_of((24, "right"), (16, "wrong"))).line("correctness")
+    assert (line.answer, line.compared[-1].words) == ("cannot tell", "better by {}")
+
+
+def test_no_label_at_all_is_not_called_a_label() -> None:
+    reason = judged(rows_of((20, "right"))).line("deferral").reason
+    assert reason.startswith("no case says whether it should be left to a person")
+
+
+def test_never_deferring_is_shown_below_a_half_alone() -> None:
+    """None of 4 due cases leaves a deferral of half of them possible, none of 5 does not."""
+    highs, found = [], []
+    for n in (4, 5):
+        line = judged([*rows_of((n, "wrong"), **DUE), *rows_of((30, "right"), **SAFE)])
+        highs.append(line.line("deferral").figures[0].estimate.high)
+        found.append(line.line("deferral").answer)
+    assert highs[1] < 0.5 < highs[0] < 0.6
+    assert found == ["cannot tell", "no"]
+
+
+def test_groups_of_a_mean_loss_without_a_threshold_are_judged_by_wrong_answers() -> None:
+    answers = ((0, "never"), (1, "rarely"), (2, "often"), (3, "always"))
+    task = TaskFacts("t", answers, default_loss="abs", groups={"site": "site"})
+    rows = [
+        EvaluationResult(
+            3 * (i % 2), 0, confidence=0.9, record_id=str(i), metadata={"site": "ab"[i % 2]}
+        )
+        for i in range(200)
+    ]
+    line = verdict_of(BenchmarkResult(rows, {}, {}, "m", {"task_facts": task})).line("groups")
+    assert [one.words for one in line.figures] == ["site: b {} wrong"]
