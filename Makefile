@@ -39,7 +39,8 @@ test-hf: $(HF_VENV)/.hf
 	$(HF_VENV)/bin/python -m pytest -m hf tests/backends/test_huggingface.py
 
 # Makes one clause of the source wrong at a time; with MUTANTS="metrics decisions/certify.py" only
-# there, with MUTANTS=--resume from where a run was stopped.
+# there, with MUTANTS=--resume from where a run was stopped. The first run records which test reaches
+# what in .mutants/, later ones only the test files that changed.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutants $(MUTANTS)
 
