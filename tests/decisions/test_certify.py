@@ -446,9 +446,10 @@ def test_too_few_answers_are_compared_with_what_it_takes(size: int) -> None:
 
 
 def test_of_losses_in_between_no_size_is_named() -> None:
-    between = replace(sample([0.5] * 3 + [0.0] * 47, [0.9] * 50), binary=False)
+    between = replace(sample([0.5] + [0.0] * 49, [0.9] * 50), binary=False)
     found = find_threshold(between, "fixed-sequence", 0.06, 0.1)
     assert found.threshold is None
+    assert math.isfinite(assured_rows(0.5, 50, risk=0.06, level=0.056))
     assert math.isnan(similar_patients(between, found))
 
 

@@ -442,3 +442,19 @@ def test_a_check_passes_when_every_requirement_is_met() -> None:
         Check(tuple(check_run(run, Gate([text])))) for text in ("accuracy >= 0.5", "accuracy > 0.9")
     ]
     assert [(one.passed, one.exit_code) for one in found] == [(True, 0), (False, 1)]
+
+
+def test_the_limit_of_a_change_lies_on_the_side_of_a_loss() -> None:
+    gate = Gate(no_worse=["accuracy by 0.1", "brier_score by 0.1"])
+    assert [one.limit for one in check_run(run_of(90, 10), gate, against=run_of(90, 10))] == [
+        -0.1,
+        0.1,
+    ]
+
+
+def test_bounds_are_shown_where_missing_cases_could_turn_the_answer() -> None:
+    rows = [EvaluationResult(int(i < 90), 1, record_id=f"r{i}") for i in range(99)]
+    rows += [EvaluationResult(None, 1, error="down", record_id="x")]
+    sure, open_ = check_run(result_of(Rows(rows)), Gate(["accuracy >= 0.5", "accuracy >= 0.905"]))
+    assert sure.bounds is None
+    assert open_.bounds == (0.9, 0.91)
