@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Without stored bytecode every worker and every command that a test starts compiles all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check pytest test-slow test-hf mutants bench docs format clean
+.PHONY: demo test check pytest test-slow test-hf mutants mutants-sample bench docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -24,7 +24,7 @@ check: $(VENV)/.dev
 MEASURED = tests/metrics tests/confidence tests/results tests/test_own_metric.py
 
 # Each worker has a core; threads of a matrix product would only wait for each other.
-pytest test-slow: export OPENBLAS_NUM_THREADS = 1
+pytest test-slow mutants mutants-sample: export OPENBLAS_NUM_THREADS = 1
 
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 $(MEASURED) \
@@ -38,9 +38,17 @@ test-slow: $(VENV)/.dev
 test-hf: $(HF_VENV)/.hf
 	$(HF_VENV)/bin/python -m pytest -m hf tests/backends/test_huggingface.py
 
-# Plants bugs one at a time; with MUTANTS="--area metrics" or "--only NAME" only some of them.
+# Makes one clause of the source wrong at a time; with MUTANTS="metrics decisions/certify.py" only
+# there, with MUTANTS=--resume from where a run was stopped. The first run records which test reaches
+# what in .mutants/, later ones only the test files that changed.
 mutants: $(VENV)/.dev
-	$(BIN)/python -m tests.mutants.run $(MUTANTS)
+	$(BIN)/python -m tests.mutants $(MUTANTS)
+
+# A few of the clauses that changed since a revision.
+SINCE ?= main
+N ?= 40
+mutants-sample: $(VENV)/.dev
+	$(BIN)/python -m tests.mutants --since $(SINCE) --sample $(N) $(MUTANTS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
@@ -53,7 +61,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(HF_VENV) site artifacts .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(HF_VENV) site artifacts .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

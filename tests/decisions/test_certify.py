@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from krisis.decisions.certify import (
     certificate_from,
     certify_run,
     similar_patients,
+    why_none,
 )
 from krisis.decisions.costs import costs_from
 from krisis.decisions.plan import Study, certificate_power, plan_certificate
@@ -36,6 +38,7 @@ from krisis.decisions.sample import (
     chain_starts,
     chains_of,
     crc,
+    divided,
     find_threshold,
     fixed_sequence,
     laxest_passed,
@@ -55,7 +58,8 @@ from krisis.pages.certify import promise
 from krisis.pages.decision_sections import certificate_section
 from krisis.pages.document import Chart, Facts, Sentences
 from krisis.results.result import BenchmarkResult
-from krisis.results.run_items import read_items
+from krisis.results.run_items import items_of_result, read_items, source_of
+from krisis.statistics.risk_tests import fewest_rows
 from krisis.statistics.sample_size import assured_rows
 
 
@@ -411,6 +415,110 @@ def test_the_size_named_counts_the_answers_above_the_threshold_alone(
     assert (f"with about {n:,.0f} similar patients" in reason) == told
     assert ("how many would be enough cannot be told" in reason) == (not told)
     assert math.isnan(n) or n > 600  # these patients did not certify: fewer cannot be enough
+
+
+@pytest.mark.parametrize(
+    ("n_wrong", "risk", "said", "helps"),
+    [
+        (2, 0.1, "but they are too few to show a risk of at most 0.1", True),
+        (5, 0.1, "and the bound is 0.1", False),  # 5 of 50: just the bound
+        (20, 0.1, "and the bound is 0.1, so no sample size helps", False),
+    ],
+)
+def test_why_no_threshold_is_certified(n_wrong: int, risk: float, said: str, helps: bool) -> None:
+    one_score = sample([1.0] * n_wrong + [0.0] * (50 - n_wrong), [0.9] * 50)
+    found = find_threshold(one_score, "fixed-sequence", risk, 0.1)
+    assert why_none(found) == (f"{2 * n_wrong} % of all 50 answers are wrong, {said}", helps)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_too_few_answers_are_compared_with_what_it_takes(size: int) -> None:
+    """12 answers of 1,000 patients; where one can have four, four times as many are needed."""
+    n = 12
+    answers = [0.0] * n + [math.nan] * (1000 * size - n)
+    few = sample(answers, (np.array(answers) + 0.9).tolist(), size)
+    words, helps = why_none(find_threshold(few, "fixed-sequence", 0.1, 0.1))
+    fewest = size * fewest_rows(0.1, divided(0.1)[1])
+    assert words.startswith(
+        f"{n} answers with a score are too few: without a single error it takes {fewest}, "
+    )
+    assert helps
+
+
+def test_of_losses_in_between_no_size_is_named() -> None:
+    between = replace(sample([0.5] + [0.0] * 49, [0.9] * 50), binary=False)
+    found = find_threshold(between, "fixed-sequence", 0.06, 0.1)
+    assert found.threshold is None
+    assert math.isfinite(assured_rows(0.5, 50, risk=0.06, level=0.056))
+    assert math.isnan(similar_patients(between, found))
+
+
+def test_sgr_is_for_wrong_answers_alone(tmp_path: Path) -> None:
+    run = items(tmp_path)
+    assert certify_run(run, CertifyOptions(risk=0.2, method="sgr")).threshold is not None
+    costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}}, "costs.yaml")
+    options = CertifyOptions(risk=0.2, method="sgr", score=ScoreOptions(costs=costs))
+    with pytest.raises(InvalidValue, match="sgr is for the loss 'error', not 'cost'"):
+        certify_run(run, options)
+
+
+@pytest.mark.parametrize(
+    ("suite", "declared", "said"),
+    [
+        ("ckd", None, "the most that was seen: declare it with --rows-per-patient"),
+        ("ckd", 5, "as declared"),
+        ("phq8", None, "as in the suite"),
+        ("phq8", 5, "as declared"),
+    ],
+)
+def test_a_certificate_says_who_told_how_many_rows_a_patient_has(
+    tmp_path: Path, suite: str, declared: int | None, said: str
+) -> None:
+    found = items(tmp_path, size=4)
+    run = replace(found, source=replace(found.source, suite=suite))
+    options = CertifyOptions(risk=0.2, score=ScoreOptions(rows_per_patient=declared))
+    (sentence,) = [one for one in certify_run(run, options).assumptions if "none has more" in one]
+    assert f"({said})" in sentence
+
+
+_ASSUMED = {
+    "missing": "rows that were not evaluated",
+    "one row": "Every patient has one",
+    "several rows": "none has more than 4 rows",
+    "mean": "Every patient counts once",
+    "drawn": "One row per patient was tested",
+    "monotone": "The risk never falls",
+    "divided": "Delta is divided by 2",
+}
+
+
+@pytest.mark.parametrize(
+    ("size", "n", "options", "assumed"),
+    [
+        (1, 300, {}, ["one row"]),
+        (1, 300, {"method": "sgr"}, ["one row", "monotone"]),
+        (1, 300, {"by": ["sex"]}, ["one row", "divided"]),
+        (4, 100, {}, ["several rows", "drawn"]),
+        (4, 300, {"method": "crc"}, ["several rows", "mean"]),
+        (4, 300, {}, ["several rows"]),  # enough patients to bet on the sums of all their rows
+    ],
+)
+def test_a_certificate_states_what_it_rests_on_and_nothing_else(
+    tmp_path: Path, size: int, n: int, options: dict[str, Any], assumed: list[str]
+) -> None:
+    certificate = certify_run(items(tmp_path, n=n, size=size), CertifyOptions(risk=0.2, **options))
+    text = " ".join(certificate.assumptions)
+    assert [name for name, words in _ASSUMED.items() if words in text] == assumed
+
+
+def test_a_certificate_states_that_missing_rows_are_assumed_to_be_like_the_others() -> None:
+    rows = [EvaluationResult(0, 0, confidence=0.9, record_id=f"r{i}") for i in range(99)]
+    rows += [EvaluationResult(None, 0, error="lost", record_id="x")]
+    suite = {"suite": "ckd", "task": "detection", "features": "reduced"}
+    result = BenchmarkResult(Rows(rows, ANSWERS), {}, suite, "m", {"task_facts": TASK})
+    run = items_of_result(result, source_of(result))
+    assumed = certify_run(run, CertifyOptions(risk=0.2)).assumptions
+    assert any(one.startswith("The 1 rows that were not evaluated") for one in assumed)
 
 
 def test_losses_in_between_use_hoeffding_and_bentkus(tmp_path: Path) -> None:

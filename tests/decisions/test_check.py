@@ -384,3 +384,77 @@ def test_scores_without_rows_pass_no_check(tmp_path: Path) -> None:
     (tmp_path / "scores.json").write_text(result_of(invented_rows(120)).metrics_to_json())
     done = krisis("check", "scores.json", "--require", "accuracy >= 0.1", cwd=tmp_path)
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("margin", ["0", "-0.1"])
+def test_a_margin_is_above_zero(margin: str) -> None:
+    with pytest.raises(InvalidValue, match="is not a margin"):
+        check_run(run_of(9, 1), Gate(no_worse=[f"accuracy by {margin}"]), against=run_of(9, 1))
+
+
+def test_only_an_accident_that_left_records_makes_a_run_incomplete() -> None:
+    gate = Gate(["accuracy >= 0.5"])
+    unasked, stopped = run_of(90, 10), run_of(90, 10)
+    unasked.attrition = replace(unasked.attrition, n_loaded=120)
+    stopped.stop = Interrupted("Ctrl-C")
+    assert [check_run(run, gate)[0].state for run in (unasked, stopped)] == ["met", "met"]
+
+
+def test_of_a_run_with_missing_cases_the_share_of_these_is_judged_alone() -> None:
+    rows = [EvaluationResult(1, 1, record_id=f"r{i}") for i in range(90)]
+    rows += [EvaluationResult(None, 1, error="down", record_id=f"x{i}") for i in range(10)]
+    gate = Gate(["accuracy >= 0.5", "not_evaluated_rate <= 0.2", "not_evaluated_rate <= 0.05"])
+    verdicts = check_run(result_of(Rows(rows)), gate)
+    assert [one.state for one in verdicts] == ["not judged", "met", "failed"]
+    assert verdicts[1].value == 0.1
+
+
+def test_no_answers_are_counted_among_the_cases_that_were_evaluated() -> None:
+    rows = [EvaluationResult(1, 1, record_id=f"r{i}") for i in range(150)]
+    rows += [
+        EvaluationResult("?", 1, error="no", failure_class="not_allowed", record_id=f"n{i}")
+        for i in range(50)
+    ]
+    rows += [EvaluationResult(None, 1, error="down", record_id="x")]
+    run = result_of(Rows(rows))
+    run.metric_scores.pop("No-Answer Rate", None)
+    (found,) = check_run(run, Gate(["no_answer_rate <= 0.25"]))
+    assert (found.state, found.value) == ("met", 0.25)
+
+
+def test_a_run_without_rows_is_not_paired() -> None:
+    run, bare = run_of(90, 10), run_of(90, 10)
+    bare.evaluation_results = Rows([])
+    (found,) = check_run(bare, Gate(no_worse=["accuracy by 0.1"]), against=run)
+    assert "cannot be paired" in found.reason
+
+
+def test_as_json_what_is_not_known_is_null() -> None:
+    met, unknown = check_run(run_of(90, 10), Gate(["accuracy >= 0.5", "lower(aurc) >= 0"]))
+    assert (met.to_dict()["metric"], met.to_dict()["reason"]) == ("Accuracy", None)
+    bare = replace(unknown, metric="", reason="because")
+    assert (bare.to_dict()["metric"], bare.to_dict()["reason"]) == (None, "because")
+
+
+def test_a_check_passes_when_every_requirement_is_met() -> None:
+    run = run_of(90, 10)
+    found = [
+        Check(tuple(check_run(run, Gate([text])))) for text in ("accuracy >= 0.5", "accuracy > 0.9")
+    ]
+    assert [(one.passed, one.exit_code) for one in found] == [(True, 0), (False, 1)]
+
+
+def test_the_limit_of_a_change_lies_on_the_side_of_a_loss() -> None:
+    gate = Gate(no_worse=["accuracy by 0.1", "brier_score by 0.1"])
+    assert [one.limit for one in check_run(run_of(90, 10), gate, against=run_of(90, 10))] == [
+        -0.1,
+        0.1,
+    ]
+
+
+def test_bounds_are_shown_where_missing_cases_could_turn_the_answer() -> None:
+    rows = [EvaluationResult(int(i < 90), 1, record_id=f"r{i}") for i in range(99)]
+    rows += [EvaluationResult(None, 1, error="down", record_id="x")]
+    sure, open_ = check_run(result_of(Rows(rows)), Gate(["accuracy >= 0.5", "accuracy >= 0.905"]))
+    assert sure.bounds is None
+    assert open_.bounds == (0.9, 0.91)

@@ -190,3 +190,38 @@ def test_the_verdict_and_the_certificate_give_one_answer(
     in_force = threshold_of_run(items, RiskBound(risk=risk), score=score)
     assert certified is not None
     assert certified.lines[0].answer == usable_line(in_force).answer
+
+
+def test_a_score_whose_signals_are_missing_is_named(run: RunItems) -> None:
+    missing = "the confidence {!r} needs signals that this model does not give"
+    found = threshold_of_run(run, score=ScoreOptions(confidence="verbalized"))
+    assert found.reason == missing.format("verbalized")
+    other = RunItems(run.table, run.source, default_confidence="verbalized")
+    assert threshold_of_run(other).reason == missing.format("verbalized")
+
+
+def test_a_score_that_does_not_exist_is_the_reason(run: RunItems) -> None:
+    found = threshold_of_run(run, score=ScoreOptions(confidence="verbal"))
+    assert found.reason == "unknown confidence variant 'verbal'"
+
+
+def test_a_run_that_answers_nothing_says_so() -> None:
+    rows = Rows((replace(r, prediction=None, abstained=True) for r in invented_rows(60)), ANSWERS)
+    silent = result_of(Rows((r for r in rows if r.outcome != "not_evaluated"), ANSWERS), "m")
+    found = threshold_of_run(items_of_result(silent, source_of(silent)))
+    assert found.reason == "it answered no case"
+
+
+@pytest.mark.parametrize(
+    ("n_scored", "said"),
+    [
+        (0, "no answer has a confidence"),
+        (1, "1 answer is too few"),
+        (2, "2 answers with a confidence are too few"),
+    ],
+)
+def test_few_answers_are_counted_in_words(n_scored: int, said: str) -> None:
+    score = np.where(np.arange(9) < n_scored, 0.9, np.nan)
+    rows = Sample(score, score * 0, np.arange(9), 9)
+    found = threshold_of_sample(rows, RiskBound(risk=0.1), own=np.ones(9, np.bool_))
+    assert found.reason == said

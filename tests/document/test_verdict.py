@@ -423,3 +423,214 @@ def test_a_run_is_never_its_own_baseline() -> None:
     }
     line = verdict_of(result).line("correctness")
     assert str(line.compared[0]).startswith("physician ")  # the next best comparison is used
+
+
+def test_right_answers_are_compared_with_always_giving_the_commonest_one() -> None:
+    """Of 100 cases 80 have the truth "no": who always says so is right in 80 %."""
+    rows = [EvaluationResult(0, int(i < 20), record_id=str(i)) for i in range(100)]
+    line = judged(rows).line("correctness")
+    assert line.answer == "cannot tell"
+    assert [str(one).partition(" (")[0] for one in line.compared] == [
+        "always answering no: 80 %",
+        "difference 0 points",
+    ]
+    assert all(one.brief for one in line.compared)
+
+
+def test_the_constant_answer_is_brief_only_where_it_decides() -> None:
+    model, poor = rows_of((100, "right")), rows_of((50, "wrong"), (50, "right"))
+    compared = judged(model, poor).line("correctness").compared
+    assert [one.brief for one in compared] == [True, False, False]
+    assert judged(model).line("correctness").compared[0].brief
+    no = judged(rows_of((100, "wrong")), poor).line("correctness")
+    assert (no.answer, no.compared[-1].brief) == ("no", True)
+
+
+def test_the_guideline_comes_before_a_better_baseline_and_one_without_rows_is_none() -> None:
+    rows = rows_of((80, "right"), (20, "wrong"))
+    result = BenchmarkResult(rows, {}, {}, "m", {"task_facts": TaskFacts("t", ANSWERS)})
+    known = result.rows.answers
+    result.baseline_rows = {
+        "rules": Rows(rows_of((90, "right"), (10, "wrong")), known),
+        "guideline": Rows(rows_of((70, "right"), (30, "wrong")), known),
+    }
+    assert str(verdict_of(result).line("correctness").compared[0]).startswith("guideline 70 %")
+    result.baseline_rows["guideline"] = Rows([], known)
+    assert str(verdict_of(result).line("correctness").compared[0]).startswith("rules 90 %")
+
+
+def test_a_guideline_without_safe_or_due_cases_is_not_compared() -> None:
+    due = rows_of((30, "deferred"), (10, "wrong"), **DUE)
+    safe = rows_of((48, "right"), (12, "deferred"), **SAFE)
+    for known in (due, safe):
+        line = judged([*due, *safe], known).line("deferral")
+        assert (line.answer, line.compared) == ("yes", [])
+
+
+@pytest.mark.parametrize(("due", "word"), [(True, "deferred"), (False, "answered")])
+def test_labels_of_one_kind_are_named(due: bool, word: str) -> None:
+    rows = [*rows_of((20, "right"), due=due), *rows_of((20, "right"), start=100)]
+    reason = judged(rows).line("deferral").reason
+    assert reason.startswith(f"all labelled cases should be {word}")
+
+
+def test_a_guideline_that_lacks_a_case_is_not_priced() -> None:
+    model, perfect = rows_of((70, "right"), (30, "deferred")), rows_of((99, "right"))
+    line = judged(model, perfect, price=0.2).line("deferral")
+    assert line.answer == "yes"
+    assert len(line.compared) == 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "said", "why"),
+    [
+        ([(40, "right", 0.9)], "0 of 40 cases (0 %)", "abstained or gave no answer"),
+        (
+            [(30, "right", 0.9), (9, "wrong", 0.5), (1, "right", 0.5)],
+            "10 of 40 cases (25 %), all below that confidence",
+            "",
+        ),
+        (
+            [(30, "right", 0.9), (1, "wrong", 0.5), (9, "deferred", 0.5)],
+            "10 of 40 cases (25 %), 1 of them below that confidence",
+            "the others abstained or gave no answer",
+        ),
+        (
+            [(30, "right", 0.9), (10, "deferred", 0.5)],
+            "10 of 40 cases (25 %)",
+            "abstained or gave no answer",
+        ),
+        # Without a certified threshold no confidence decides.
+        (
+            [(9, "wrong", 0.9), (1, "deferred", 0.5)],
+            "1 of 10 cases (10 %)",
+            "abstained or gave no answer",
+        ),
+    ],
+)
+def test_who_is_left_for_people_and_why(
+    parts: list[tuple[int, str, float]], said: str, why: str
+) -> None:
+    left = judged(by_confidence(*parts), bound=RiskBound(risk=0.1)).line("left_for_people")
+    assert (str(left.figures[0]), left.reason) == (said, why)
+
+
+def test_groups_at_a_certified_threshold_are_held_to_the_bound() -> None:
+    rows = [
+        *rows_of((930, "right"), (10, "wrong"), start=0, confidence=0.9, metadata={"site": "a"}),
+        *rows_of((40, "right"), (20, "wrong"), start=2000, confidence=0.9, metadata={"site": "b"}),
+    ]
+    line = judged(rows, groups={"site": "site"}).line("groups")
+    (group,) = line.figures
+    assert (group.words, group.estimate.value) == ("site: b {} wrong", 1 / 3)
+    assert (line.compared[0].words, line.compared[0].estimate.value) == ("at most {} allowed", 0.05)
+    worse = [*rows, *rows_of((200, "wrong"), start=5000, confidence=0.9, metadata={"site": "a"})]
+    assert str(judged(worse, groups={"site": "site"}).line("groups").compared[0]).startswith(
+        "all answers "
+    )
+
+
+@pytest.mark.parametrize(("n", "counted"), [(19, 1), (20, 2)])
+def test_a_group_of_twenty_patients_is_large_enough(n: int, counted: int) -> None:
+    rows = [
+        *in_group("north", (30, "right"), start=0),
+        *in_group("south", (n, "right"), (5, "deferred"), start=1000),
+    ]
+    reason = judged(rows, groups={"site": "site"}).line("groups").reason
+    assert reason.startswith(f"none of {counted} group")
+
+
+def test_the_most_confident_tenth_keeps_equal_confidences_together() -> None:
+    rows = by_confidence((15, "right", 0.9), (5, "wrong", 0.9), (80, "right", 0.5))
+    line = judged(rows).line("confidence")
+    assert str(line.figures[-1]).endswith("of its 20 most confident answers wrong")
+    assert line.figures[-1].estimate.value == 0.25
+    assert any(one.words.startswith("calibration error") for one in line.figures)
+
+
+@pytest.mark.parametrize(("n_lost", "answer"), [(1, "no"), (2, "cannot tell")])
+def test_one_missing_case_of_a_hundred_is_passed_over_and_two_are_not(
+    n_lost: int, answer: str
+) -> None:
+    rows = [
+        *rows_of((50, "wrong"), **DUE),
+        *rows_of((50 - n_lost, "right"), **SAFE),
+        *rows_of((n_lost, "lost"), start=500),
+    ]
+    line = judged(rows).line("deferral")
+    assert (line.answer, line.reason) == (answer, "it never deferred")
+
+
+def test_cases_that_do_not_count_do_not_narrow_an_interval() -> None:
+    few = rows_of((7, "right"), (3, "wrong"))
+    alone = judged(few).line("correctness").compared[-1].estimate
+    beside = judged([*few, *rows_of((90, "deferred"), start=100)]).line("correctness")
+    assert beside.compared[-1].estimate == alone
+
+
+def test_of_two_kinds_of_patients_each_has_its_guideline_and_people_read_both() -> None:
+    real = rows_of((30, "right"), (10, "wrong"), metadata={"synthetic": False})
+    made_up = rows_of((60, "wrong"), start=500, metadata={"synthetic": True})
+    metrics = default_classification_metrics()
+    result = BenchmarkResult([*real, *made_up], score_all(metrics, real), {}, "m")
+    result.scores_by_source = scores_by_source(metrics, [*real, *made_up])
+    right, wrong = (Rows(rows_of((40, kind)), result.rows.answers) for kind in ("right", "wrong"))
+    result.baseline_rows = {"guideline (synthetic)": wrong, "physician (read 40)": right}
+    compared = verdict_of(result).line("correctness").compared
+    assert str(compared[0]).startswith("physician (read 40) 100 %")
+    result.baseline_rows["guideline (real)"] = wrong
+    assert str(verdict_of(result).line("correctness").compared[0]).startswith("guideline 0 %")
+
+
+def test_groups_are_held_to_the_bound_of_a_mean_loss() -> None:
+    """One place off on a scale of 0 to 3 loses a third; 50 of 60 in one group, none elsewhere."""
+    answers = ((0, "never"), (1, "rarely"), (2, "often"), (3, "always"))
+    task = TaskFacts("t", answers, default_loss="abs", groups={"site": "site"})
+    rows = [
+        EvaluationResult(
+            int(i < 50),
+            0,
+            confidence=0.9,
+            record_id=str(i),
+            metadata={"site": "b" if i < 60 else "a"},
+        )
+        for i in range(1500)
+    ]
+    line = verdict_of(BenchmarkResult(rows, {}, {}, "m", {"task_facts": task})).line("groups")
+    (group,) = line.figures
+    assert (group.words, group.estimate.value) == ("site: b {} mean loss", pytest.approx(50 / 180))
+    assert line.compared[0].words == "at most {} allowed"
+
+
+def test_a_lead_that_is_not_shown_is_called_better() -> None:
+    line = judged(rows_of((24, "right"), (16, "wrong"))).line("correctness")
+    assert (line.answer, line.compared[-1].words) == ("cannot tell", "better by {}")
+
+
+def test_no_label_at_all_is_not_called_a_label() -> None:
+    reason = judged(rows_of((20, "right"))).line("deferral").reason
+    assert reason.startswith("no case says whether it should be left to a person")
+
+
+def test_never_deferring_is_shown_below_a_half_alone() -> None:
+    """None of 4 due cases leaves a deferral of half of them possible, none of 5 does not."""
+    highs, found = [], []
+    for n in (4, 5):
+        line = judged([*rows_of((n, "wrong"), **DUE), *rows_of((30, "right"), **SAFE)])
+        highs.append(line.line("deferral").figures[0].estimate.high)
+        found.append(line.line("deferral").answer)
+    assert highs[1] < 0.5 < highs[0] < 0.6
+    assert found == ["cannot tell", "no"]
+
+
+def test_groups_of_a_mean_loss_without_a_threshold_are_judged_by_wrong_answers() -> None:
+    answers = ((0, "never"), (1, "rarely"), (2, "often"), (3, "always"))
+    task = TaskFacts("t", answers, default_loss="abs", groups={"site": "site"})
+    rows = [
+        EvaluationResult(
+            3 * (i % 2), 0, confidence=0.9, record_id=str(i), metadata={"site": "ab"[i % 2]}
+        )
+        for i in range(200)
+    ]
+    line = verdict_of(BenchmarkResult(rows, {}, {}, "m", {"task_facts": task})).line("groups")
+    assert [one.words for one in line.figures] == ["site: b {} wrong"]

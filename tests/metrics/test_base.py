@@ -22,6 +22,8 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import MetricScores, Rows, table_of
+from krisis.metrics.forms import Share
+from krisis.metrics.labels import Answers
 from krisis.metrics.table import Table, canonical_label
 
 
@@ -43,10 +45,57 @@ def test_a_patient_is_the_record_unless_given() -> None:
     assert EvaluationResult(1, 1, record_id="r1", cluster_id="p").cluster_id == "p"
 
 
-@pytest.mark.parametrize("confidence", [math.nan, math.inf, -0.1, 1.2, True, "0.5", [0.5]])
+@pytest.mark.parametrize(
+    "confidence", [math.nan, math.inf, -0.05, 1.05, True, "0.5", np.str_("0.5"), [0.5]]
+)
 def test_a_confidence_that_is_no_probability_is_refused(confidence: object) -> None:
     with pytest.raises(ValueError, match="confidence must"):
         EvaluationResult(1, 1, confidence=confidence)  # type: ignore[arg-type]
+
+
+def test_rows_made_of_rows_keep_what_is_known_of_their_task() -> None:
+    known = Answers(((0, "no"), (1, "yes")))
+    rows = Rows([EvaluationResult(1, 1)], known)
+    assert Rows(rows).answers is known
+    assert rows.with_answers(known) is rows
+    other = rows.with_answers(Answers(((0, "no"), (1, "yes"), (2, "perhaps"))))
+    assert other is not rows
+    assert other.answers is not None
+    assert len(other.answers.allowed) == 3
+    assert rows == Rows(list(rows)) == list(rows)
+    assert rows != [EvaluationResult(0, 1)]
+    assert rows != 1
+
+
+def test_a_score_keeps_the_key_of_its_metric() -> None:
+    assert MetricScore("Right answers", 0.5, key="accuracy").key == "accuracy"
+    assert MetricScore("Right answers", 0.5).key == "right_answers"
+
+
+def test_a_score_is_found_by_its_identifier_before_its_key() -> None:
+    plain, at_two = MetricScore("Recall", 0.1), MetricScore("Recall [at 2]", 0.2)
+    scores = MetricScores({one.name: one for one in (plain, at_two)})
+    assert scores["recall"] is plain
+    assert scores["recall[at 2]"] is at_two
+    assert 2 not in scores
+    assert "precision" not in scores
+
+
+def test_a_subclass_without_a_name_keeps_the_key_and_one_with_a_key_its_own() -> None:
+    class Named(BaseMetric):
+        name, key = "Long Name", "short"
+
+        def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+            return MetricScore(self.name, 1.0)
+
+        def form(self, table: Table) -> Share:
+            return Share(table.correct, among=table.answered)
+
+    class Child(Named):
+        pass
+
+    assert (Named.key, Child.key) == ("short", "short")
+    assert Child().compute([EvaluationResult(0, 1)]).value == 1.0  # its own, not that of its form
 
 
 def test_numbers_of_other_libraries_are_accepted_as_confidence() -> None:

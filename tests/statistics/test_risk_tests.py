@@ -48,6 +48,24 @@ def test_allowed_errors_are_those_of_the_binomial_distribution(
         assert int(allowed_errors(first - 1, risk, level)) == k - 1
 
 
+@pytest.mark.parametrize("large", [[], [10**6]])
+def test_allowed_errors_by_hand_alone_and_beside_a_large_study(large: list[int]) -> None:
+    # 0.9²⁸ = 0.0523, 0.9²⁹ = 0.0471; P(Bin(45) ≤ 1) = 0.0524, P(Bin(46) ≤ 1) = 0.0480
+    found = allowed_errors([0, 1, 28, 29, 45, 46, 200, *large], 0.1, 0.05)
+    assert found[:7].tolist() == [-1, -1, -1, 0, 0, 1, 12]
+    # A level that is met exactly is enough: 0.5² = 0.25, P(Bin(5) ≤ 1) = 6/32
+    assert allowed_errors([1, 2, 3, *large], 0.5, 0.25)[:3].tolist() == [-1, 0, 0]
+    assert allowed_errors([4, 5, *large], 0.5, 0.1875)[:2].tolist() == [0, 1]
+    # No study is so small that more errors than rows are allowed.
+    assert allowed_errors([1, 2, *large], 0.9, 0.95)[:2].tolist() == [0, 1]
+
+
+def test_the_fewest_rows_that_allow_as_many_errors() -> None:
+    found = [first_alike(n, 0.1, 0.05) for n in (1, 28, 29, 45, 46, 47)]
+    assert found == [1, 1, 29, 29, 46, 46]
+    assert [first_alike(n, 0.5, 0.25) for n in (1, 2, 3)] == [1, 2, 2]
+
+
 @given(n=st.integers(1, 400), risk=RISKS, share=st.floats(0, 1))
 def test_the_binomial_p_value_is_the_exact_tail(n: int, risk: float, share: float) -> None:
     k = round(n * share)
@@ -82,6 +100,14 @@ def test_two_bets_by_hand() -> None:
     assert p == pytest.approx(1 / 1.2475)
 
 
+def test_no_patient_shows_nothing_and_one_patient_something() -> None:
+    none = np.zeros(0)
+    assert betting_p(none, none, 0.2, most_rows=1, level=0.1) == 1.0
+    # The first bet is at its cap of 0.99/0.8: a capital of 1 + 1.2375·0.2
+    one = betting_p(np.zeros(1), np.ones(1), 0.2, most_rows=1, level=0.1)
+    assert one == pytest.approx(1 / 1.2475)
+
+
 def test_the_bet_follows_the_variance_seen_so_far() -> None:
     # 100 patients, most_rows 2, risk 0.2; the first two lose nothing, the rest accept no row.
     # x₁ = −0.2, mean −0.1, so v₁ = (0.16 + 0.1²)/2 = 0.085, and x₂ = −0.1.
@@ -110,6 +136,13 @@ def test_the_exact_interval_is_that_of_scipy(n: int, share: float, level: float)
     k = round(n * share)
     theirs = stats.binomtest(k, n).proportion_ci(level, "exact")
     ours = exact_interval(k, n, level)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+
+
+@pytest.mark.parametrize("k", [0, 1, 19, 20])
+def test_the_exact_interval_near_its_ends_is_that_of_scipy(k: int) -> None:
+    theirs = stats.binomtest(k, 20).proportion_ci(0.95, "exact")
+    ours = exact_interval(k, 20)
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
 
 
