@@ -40,6 +40,7 @@ OTHER_OPENERS = {
     "data/table/databases.py": "a database that the user names as data",
     "data/table/draft.py": "a database that the user names as data",
     "execution/cache.py": "the reply cache, in the user's own folder",
+    "runs/text_cache.py": "the index of texts, in the user's own cache",
     "viewer/search.py": "the index of texts, in the user's own cache",
 }
 WHOSE = pytest.mark.parametrize("whose", ["own", "a stranger's"])

@@ -9,11 +9,11 @@ from pathlib import Path
 from krisis.data.patient_record import case_hash
 from krisis.errors import InvalidValue, KrisisError, UserError
 from krisis.execution.cache import ReplyCache, default_cache_path
-from krisis.runs.trust import is_own
 from krisis.pages.numbers import count
 from krisis.runs.forget import Removed, remove_patient
 from krisis.runs.load import read_description
 from krisis.runs.text_cache import remove_index
+from krisis.runs.trust import is_own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
