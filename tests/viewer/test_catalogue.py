@@ -135,7 +135,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "no-texts": (_sql("DROP TABLE texts"), "no table texts"),
     "view": (
         _sql("ALTER TABLE rows RENAME TO r2", "CREATE VIEW rows AS SELECT * FROM r2"),
-        "no table rows",
+        "which no run file has",
     ),
     "virtual": (_sql("CREATE VIRTUAL TABLE x USING fts5(y)"), "a virtual table"),
     "no-description": (_sql("DELETE FROM run", "DELETE FROM run_copy"), "says of itself is dam"),
@@ -162,7 +162,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "newer-column": (_sql("ALTER TABLE rows ADD COLUMN mood TEXT"), ""),
     "trigger": (
         _sql("CREATE TRIGGER t AFTER DELETE ON rows BEGIN DELETE FROM cases; END"),
-        "",
+        "has a trigger",
     ),
     "left-lock": (_beside("-lock", Path.touch), ""),
     "killed": (_live_elsewhere, ""),

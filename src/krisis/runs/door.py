@@ -111,7 +111,9 @@ def is_own(path: Path) -> bool:
     A run whose settings cannot be read is nobody's.
     """
     with (
-        suppress(KrisisError, sqlite3.Error, OSError, ValueError, TypeError, RecursionError),
+        suppress(
+            KrisisError, sqlite3.Error, OSError, LookupError, ValueError, TypeError, RecursionError
+        ),
         closing(open_to_read(path, is_untouched=True)) as connection,
     ):
         check_schema(connection, path)
