@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS, N_SCORES
 from krisis.data.phq8.transcripts import Transcript, Turn
-from krisis.data.phq8.wording import Bank, Said, Topic, Voice, capital
+from krisis.data.phq8.wording import Bank, Said, Topic, Voice, capital, units_of
 
 # Each purpose has a stream of its own: a new draw in one never moves the draws of another.
-_SCORES, _INTERVIEW, _SPLIT = 1, 2, 3
+_SCORES, _INTERVIEW, _SPLIT, _WITHHELD = 1, 2, 3, 4
 LOADINGS = np.array([item.loading for item in ITEMS])
 THRESHOLDS = np.array([item.thresholds() for item in ITEMS])
 
@@ -111,6 +111,7 @@ _CHANCES_OF_REASONS: Mapping[str, tuple[float, float, float, float]] = {
 }
 WITHHELD_REASONS = tuple(_CHANCES_OF_REASONS)
 _MOST_CORRECTIONS = 2  # a person who takes back half the interview is no longer believed
+_MOST_WORDS_RECALLED = 5  # nobody quotes themselves at length
 _NEVER, _ONCE = "never", "once"  # how an absence is recalled
 
 
@@ -149,15 +150,13 @@ def write_interview(
     often, a model could score by the gap.
     """
     index = int(participant.participant_id[1:])
-    stream = [seed, _INTERVIEW, index, *_own_stream(participant.participant_id[0])]
-    voice = Voice(Bank.of(split), np.random.default_rng(stream))
+    own = _own_stream(participant.participant_id[0])
+    voice = Voice(Bank.of(split), np.random.default_rng([seed, _INTERVIEW, index, *own]))
+    withheld = np.random.default_rng([seed, _WITHHELD, index, *own]).random(len(ITEMS))
     author = _Author(voice)
-    for key in voice.shuffled(ITEM_KEYS):
-        score = participant.scores[ITEM_KEYS.index(key)]
-        if voice.uniform() < withheld_rate:
-            author.withhold(key, score)
-        else:
-            author.show(key, score)
+    for place in voice.shuffled(range(len(ITEMS))):
+        give = author.withhold if withheld[place] < withheld_rate else author.show
+        give(ITEM_KEYS[place], participant.scores[place])
     return author.interview(participant.participant_id)
 
 
@@ -214,11 +213,12 @@ class _Author:
         stated = _Statement([f"I've been {voice.predicate(chosen)}."], often, chosen)
         colour = self._colour(topic, stated)
         question, said = self._answer(topic, stated)
-        probe = voice.asked(voice.bank.phrases["interviewer"]["probes"], **_units(chosen.unit))
+        probe = voice.asked(voice.bank.phrases["interviewer"]["probes"], **units_of(chosen.unit))
+        told = [f"{capital(often)}.", *self._plays_down(topic), *colour[1:]]
         self.early.append(
             [
                 Exchange(question, voice.spoken([*said, *colour[:1]]), key),
-                Exchange(probe, voice.spoken([f"{capital(often)}.", *colour[1:]]), key),
+                Exchange(probe, voice.spoken(told), key),
             ]
         )
 
@@ -237,7 +237,7 @@ class _Author:
         voice = self.voice
         kind = voice.pick(tuple(topic.ask))
         question = voice.asked(topic.ask[kind])
-        if voice.uniform() < 0.4:
+        if voice.uniform() < 0.25:
             question = f"{voice.asked(voice.bank.phrases['interviewer']['leads'])} {question}"
         return kind, question
 
@@ -256,7 +256,7 @@ class _Author:
         later = voice.phrase(
             "says",
             "takes_back",
-            claim=self._claim(first),
+            claim=self._claim(first, claimed),
             noun=voice.fill(topic.noun),
             why=voice.fill(voice.bank.phrases["says"]["whys"][why]),
             truth=" ".join(truth.sentences),
@@ -276,12 +276,15 @@ class _Author:
         noun, truth = voice.fill(topic.noun), " ".join(other.sentences)
         self._say_twice(key, one, voice.phrase("says", "repeats", noun=noun, truth=truth), other)
 
-    def _claim(self, first: _Statement) -> str:
-        """Recall what was claimed: how often in its own words, else that there was nothing."""
-        claims = self.voice.bank.phrases["says"]["claims"]
-        if first.recalled in claims:
-            return self.voice.fill(claims[first.recalled])
-        return self.voice.fill(claims["often"], often=first.recalled)
+    def _claim(self, first: _Statement, score: int) -> str:
+        """Recall what was claimed: in its own words where they are few, else by the score."""
+        voice, claims = self.voice, self.voice.bank.phrases["says"]["claims"]
+        if first.about is None:
+            return voice.fill(claims[first.recalled])
+        often = first.recalled.partition(",")[0]
+        if often.count(" ") < _MOST_WORDS_RECALLED:
+            return voice.fill(claims["often"], often=often)
+        return voice.fill(claims[str(score)])
 
     def _say_twice(self, key: str, first: _Statement, later: str, truth: _Statement) -> None:
         voice, topic = self.voice, self.voice.bank.topics[key]
@@ -318,9 +321,12 @@ class _Author:
                 sentences = [f"I've been {did}, {often}."]
             else:
                 sentences = [f"I've been {did}.", f"{capital(often)}."]
-        if voice.uniform() < 0.2:  # as often whatever the score, so that it tells nothing
-            sentences.append(capital(voice.fill(topic.plays_down)))
-        return _Statement(sentences, often, chosen)
+        return _Statement([*sentences, *self._plays_down(topic)], often, chosen)
+
+    def _plays_down(self, topic: Topic) -> list[str]:
+        """Make light of a symptom: as often whatever the score, so that it tells nothing."""
+        voice = self.voice
+        return [capital(voice.fill(topic.plays_down))] if voice.uniform() < 0.2 else []
 
     def _absence(self, topic: Topic) -> _Statement:
         """Say that the symptom was not there, or on one day only."""
@@ -329,7 +335,7 @@ class _Author:
         way = voice.uniform()
         if way < 0.15:
             chosen = voice.fresh(topic.did)
-            did, units = voice.predicate(chosen), _units(chosen.unit)
+            did, units = voice.predicate(chosen), units_of(chosen.unit)
             once = voice.phrase("says", "once", did=did, well=well, **units)
             return _Statement([capital(once)], _ONCE)
         if way < 0.5:
@@ -364,7 +370,7 @@ class _Author:
         else:
             of_other = reason == "about_someone_else"
             chosen = voice.fresh(topic.did)
-            slots = {"did": voice.predicate(chosen, of_other=of_other), **_units(chosen.unit)}
+            slots = {"did": voice.predicate(chosen, of_other=of_other), **units_of(chosen.unit)}
             if reason == "frequency_not_stated":
                 stated = _Statement([voice.phrase("says", "unclear", **slots)], "", chosen)
                 said = [*stated.sentences, *self._colour(topic, stated)]
@@ -373,7 +379,7 @@ class _Author:
                 said = [voice.phrase("says", "someone_else", often=often, **slots)]
                 said.append(voice.phrase("says", "unknown"))
             else:
-                often = voice.phrase("often", "then", **_units(chosen.unit))
+                often = voice.phrase("often", "then", **units_of(chosen.unit))
                 said = [voice.phrase("says", "era", often=often, **slots)]
                 said.append(voice.phrase("says", "unknown"))
         self.early.append([Exchange(question, voice.spoken([capital(one) for one in said]), key)])
@@ -426,7 +432,7 @@ class _Author:
         for subject in voice.shuffled(phrases["small_talk"])[:n_subjects]:
             answer = voice.fresh([tuple(one) for one in subject["answers"]])
             n_sentences = 1 + int(2 * voice.verbosity + voice.uniform())
-            lines = [voice.fill([line]) for line in answer[:n_sentences]]
+            lines = voice.tell(answer[:n_sentences])
             if subject["about"] == "work":
                 lines.append(voice.fill(voice.job_lines))
             lines += self._trap()
@@ -441,7 +447,3 @@ class _Author:
         trap = self.voice.fill(self.voice.bank.phrases["traps"])
         touches = any(item.bears_on(trap) for item in ITEMS if item.key in self.withheld)
         return [] if touches else [capital(trap)]
-
-
-def _units(unit: str) -> dict[str, str]:
-    return {"unit": unit, "units": f"{unit}s"}

@@ -21,8 +21,8 @@ _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eigh
             "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
             "eighteen", "nineteen", "twenty")  # fmt: skip
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MINUTES = ("half", "quarter past", "quarter to", "ten past", "ten to", "twenty past", "twenty to",
-            "gone", "nearly", "five to", "about")  # fmt: skip
+_MINUTES = ("half past", "quarter past", "quarter to", "ten past", "ten to", "twenty past",
+            "twenty to", "five to")  # fmt: skip
 _COUNTED = 0.25  # the share of frequencies that are counted in days
 _FILLERS = ("Um", "Uh", "Well", "You know", "I mean", "So", "Honestly", "Hm", "Look", "Oh", "Er",
             "Let's see", "To be fair")  # fmt: skip
@@ -151,6 +151,11 @@ class Voice:
         """Choose a template that this person has not used yet, make its choices, fill its slots."""
         return self._write(self.fresh(templates), _Slots(self, slots))
 
+    def tell(self, templates: Sequence[str]) -> list[str]:
+        """Fill sentences that belong together: who is named in one is meant in all of them."""
+        slots = _Slots(self, {})
+        return [self._write(template, slots) for template in templates]
+
     def _write(self, template: str, slots: _Slots) -> str:
         uniform = self.uniform
         text = "".join([options[int(uniform() * len(options))] for options in _parts(template)])
@@ -167,7 +172,7 @@ class Voice:
     def often(self, score: int, unit: str) -> str:
         """Say how often, as an adverbial that denotes the score."""
         phrases = self.bank.phrases["often"]
-        slots = {"unit": unit, "units": f"{unit}s"}
+        slots = units_of(unit)
         if self.uniform() >= _COUNTED:
             return self.fill(phrases[str(score)], **slots)
         kind = self.pick(("counted", "halves") if score < 3 else ("counted", "all_but"))
@@ -189,11 +194,10 @@ class Voice:
     def spoken(self, sentences: Sequence[str]) -> str:
         """Say sentences in this person's manner: fillers, false starts, full or short forms."""
         text = " ".join(self._styled(sentence) for sentence in sentences if sentence)
-        for who in self.kin:  # "my niece Lorna" is Lorna when she is named again
-            if text.count(who[1:]) > 1:
-                first, rest = text.split(who[1:], maxsplit=1)
-                again = re.compile(rf"\b[Mm]{re.escape(who[1:])}")
-                text = f"{first}{who[1:]}{again.sub(who.split()[-1], rest)}"
+        for label, name in self.known.items():  # "my niece Lorna" is Lorna when named again
+            if text.count(label) > 1:
+                first, rest = text.split(label, maxsplit=1)
+                text = f"{first}{label}{re.sub(rf'(?:[Mm]y )?{label}', name, rest)}"
         return text
 
     def _styled(self, sentence: str) -> str:
@@ -235,6 +239,8 @@ class Voice:
         other = _PRONOUNS[kin[-1][1]]
         ways = self.shuffled(life["friends"])[:4]
         self.friends = [way.format(name=next(names[self.pick(("f", "m"))])) for way in ways]
+        people = [*self.kin, *self.friends]
+        self.known = {one.removeprefix("my "): _name(one) for one in people}
         self.towns = self.shuffled(life["towns"])
         job = self.pick(life["work"])
         pastime = self.pick(life["hobbies"])
@@ -256,8 +262,14 @@ class Voice:
         return _DRAWS[slot](self) if known is None else known
 
 
-def _clock(voice: Voice, first: int, last: int) -> str:
-    return f"{voice.pick(_MINUTES)} {_NUMBERS[voice.whole(first, last)]}"
+def units_of(unit: str) -> dict[str, str]:
+    """Return the slots of a part of the day that a frequency counts."""
+    article = "an" if unit[0] in "ae" else "a"
+    return {"unit": unit, "units": f"{unit}s", "a_unit": f"{article} {unit}"}
+
+
+def _clock(voice: Voice, first: int, last: int, about: Sequence[str] = ()) -> str:
+    return f"{voice.pick((*_MINUTES, *about))} {_NUMBERS[voice.whole(first, last)]}"
 
 
 def _two_days(voice: Voice) -> str:
@@ -273,7 +285,7 @@ _DRAWS: Mapping[str, Callable[[Voice], str]] = {
     "elsewhere": lambda voice: voice.pick(voice.towns[1:]),
     "day": lambda voice: voice.pick(_WEEKDAYS),
     "two_days": _two_days,
-    "clock": lambda voice: _clock(voice, 1, 5),
+    "clock": lambda voice: _clock(voice, 1, 5, ("nearly", "about", "around")),
     "bedtime": lambda voice: _clock(voice, 9, 11),
     "hour": lambda voice: _clock(voice, 6, 9),
     "noon": lambda voice: _clock(voice, 1, 4),
@@ -301,6 +313,11 @@ class _Slots(dict[str, str]):
             value = drawn if self._of is None else self._of(drawn)
         self[name] = value
         return value
+
+
+def _name(who: str) -> str:
+    """Return the name in "my niece Lorna" or "Lorna next door"."""
+    return next(word for word in who.split() if word[0].isupper())
 
 
 def _yours(who: str) -> str:
