@@ -252,7 +252,7 @@ class _Author:
         self.first_claims[key] = claimed
         first = self._statement(topic, claimed)
         why = "too_little" if claimed < score else "too_much"
-        truth = self._statement(topic, score)
+        truth = self._statement(topic, score, like=first.about)
         later = voice.phrase(
             "says",
             "takes_back",
@@ -272,7 +272,8 @@ class _Author:
         at_often = tuple(chances[often] * (other == often) for other in range(1, N_SCORES))
         self.evidence[key] = (chances[0] / 2, *at_often)
         first, second = voice.shuffled((0, often))
-        one, other = self._statement(topic, first), self._statement(topic, second)
+        one = self._statement(topic, first)
+        other = self._statement(topic, second)
         noun, truth = voice.fill(topic.noun), " ".join(other.sentences)
         self._say_twice(key, one, voice.phrase("says", "repeats", noun=noun, truth=truth), other)
 
@@ -301,18 +302,19 @@ class _Author:
         opener = [voice.phrase("says", "returns")] if voice.uniform() < 0.5 else []
         self.late.append(Exchange(question, voice.spoken([*opener, *said]), key))
 
-    def _statement(self, topic: Topic, score: int) -> _Statement:
+    def _statement(self, topic: Topic, score: int, like: Said | None = None) -> _Statement:
         """Say how often the symptom was there, in one sentence or two."""
-        return self._presence(topic, score) if score else self._absence(topic)
+        return self._presence(topic, score, like) if score else self._absence(topic)
 
-    def _presence(self, topic: Topic, score: int) -> _Statement:
-        voice = self.voice
+    def _presence(self, topic: Topic, score: int, like: Said | None = None) -> _Statement:
+        """Say that the symptom was there; who ate too little before has not eaten too much."""
+        voice, kind = self.voice, like.kind if like else ""
         if voice.uniform() < 0.45:
-            chosen = voice.fresh(topic.says)
+            chosen = voice.fresh([one for one in topic.says if kind in ("", one.kind)])
             often = voice.often(score, chosen.unit)
             sentences = [capital(voice.fill([chosen.text], often=often))]
         else:
-            chosen = voice.fresh(topic.did)
+            chosen = voice.fresh([one for one in topic.did if kind in ("", one.kind)])
             did, often = voice.predicate(chosen), voice.often(score, chosen.unit)
             way = voice.uniform()
             if way < 0.3 and "," not in often:
