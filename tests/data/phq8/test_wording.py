@@ -342,3 +342,65 @@ def test_formal_people_keep_the_short_form_in_a_question_at_the_end() -> None:
     voice.is_formal, voice.filler_rate = True, 0.0
     said = voice.spoken(["I haven't moved, haven't I?", "They don't."])
     assert said == "I have not moved, haven't I? They do not."
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_an_answer_begins_as_its_question_asks_and_its_symptom_demands(split: Split) -> None:
+    """Who is asked whether they sleep well says yes where all is well, and no where it is not."""
+    bank = Bank.of(split)
+    openers = bank.phrases["says"]["openers"]
+    begun = 0
+    for scores, interview in interviews(200, split):
+        cut = passages(interview.transcript)
+        for key, numbers in interview.exchanges.items():
+            if key in interview.withheld:
+                continue
+            first = cut[numbers[0]]
+            kinds = [k for k, ask in bank.topics[key].ask.items() if asks(ask, first.asked)]
+            stated = interview.first_claims.get(key, scores[key])
+            for kind in kinds[:1]:
+                fits, wrong = (
+                    openers[kind][one] for one in ("there", "absent")[:: 1 if stated else -1]
+                )
+                begins = [one for one in (*fits, *wrong) if first.said.startswith(f"{one} ")]
+                begun += bool(begins)
+                assert not begins or set(begins) & set(fits), (first, stated)
+    assert begun > 200
+
+
+def asks(templates: Sequence[str], question: str) -> bool:
+    return pattern(tuple(templates)).search(plain(question)) is not None
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_who_corrects_how_often_does_not_change_the_kind_of_symptom(split: Split) -> None:
+    topics, n_checked = Bank.of(split).topics, 0
+    for scores, interview in interviews(400, split):
+        cut = [plain(part.said) for part in passages(interview.transcript)]
+        for key, claimed in interview.first_claims.items():
+            if not claimed or not scores[key]:
+                continue
+            said = [one for one in (*topics[key].did, *topics[key].says) if one.kind]
+            kinds = [
+                {one.kind for one in said if pattern((own_words(one.text),)).search(cut[number])}
+                for number in interview.exchanges[key]
+            ]
+            if all(len(one) == 1 for one in kinds):
+                n_checked += 1
+                assert kinds[0] == kinds[1], (key, [cut[n] for n in interview.exchanges[key]])
+    assert n_checked > 10
+
+
+def own_words(template: str) -> str:
+    """Leave the frequency out, which stands at the beginning or the end."""
+    return template.replace("{often}, ", "").replace(", {often}", "").rstrip(".")
+
+
+def test_who_is_named_again_in_a_reply_goes_by_their_name() -> None:
+    voice = Voice(Bank.of(Split.TEST), np.random.default_rng(3))
+    voice.is_formal, voice.filler_rate = False, 0.0
+    who = voice.kin[0]
+    name = who.split()[-1]
+    assert voice.spoken([f"I saw {who}.", f"M{who[1:]} was late."]) == (
+        f"I saw {who}. {name} was late."
+    )
