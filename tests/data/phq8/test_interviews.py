@@ -85,8 +85,22 @@ def n_words(interview: Interview) -> int:
 
 def test_interviews_vary_in_length_and_read_as_sentences(interviews: list[Interview]) -> None:
     words = [n_words(interview) for interview in interviews]
-    assert np.median(words) > 400
-    assert 1200 < max(words) <= 3000
+    assert np.median(words) > 250
+    assert 500 < max(words) <= 1500
     for text in (one.transcript.text() for one in interviews):
-        for wrong in ("{", "[", "|", "  ", ",,", ",.", "..", " ,", "my your", "one days"):
+        for wrong in (
+            "{",
+            "[",
+            "|",
+            "  ",
+            ",,",
+            ",.",
+            "..",
+            " ,",
+            "my your",
+            "one days",
+            " a evening",
+            " a afternoon",
+            "by about",
+        ):
             assert wrong not in text, (wrong, text)

@@ -1,4 +1,4 @@
-"""Nobody repeats themselves, the cohorts share nobody, and readers without error are printed."""
+"""Nobody repeats themselves or one another, the cohorts share nobody, and readers are printed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from krisis.backends.catalogue import backend_from_name
 from krisis.benchmark import Benchmark
 from krisis.data.base import SuiteConfig
-from krisis.data.phq8.interviews import Cohort, draw_cohort
+from krisis.data.phq8.interviews import Cohort, Split, draw_cohort, write_interview
 from krisis.data.phq8.suite import PHQ8Suite
 
 
@@ -20,6 +20,26 @@ def repeated(context: str) -> float:
     words = [re.findall(r"[\w']+", turn.partition(": ")[2]) for turn in turns]
     grams = Counter(tuple(turn[i : i + 4]) for turn in words for i in range(len(turn) - 3))
     return sum(count - 1 for count in grams.values()) / max(1, grams.total())
+
+
+def five_grams(text: str) -> set[tuple[str, ...]]:
+    """Return the runs of five words within a turn, of either speaker."""
+    words = [re.findall(r"[\w']+", turn.partition(": ")[2]) for turn in text.lower().splitlines()]
+    return {tuple(turn[i : i + 5]) for turn in words for i in range(len(turn) - 4)}
+
+
+@pytest.mark.parametrize("cohort", list(Cohort))
+@pytest.mark.parametrize("split", [Split.TEST, Split.TRAIN])
+def test_a_third_of_what_is_said_is_said_in_another_interview_of_forty_eight(
+    cohort: Cohort, split: Split
+) -> None:
+    said = [
+        five_grams(write_interview(one, seed=42, withheld_rate=0.3, split=split).transcript.text())
+        for one in draw_cohort(48, seed=42, cohort=cohort)
+    ]
+    n_people = Counter(gram for grams in said for gram in grams)
+    shares = [sum(n_people[gram] > 1 for gram in grams) / len(grams) for grams in said]
+    assert sum(shares) / len(shares) < 0.35
 
 
 @pytest.mark.parametrize("cohort", list(Cohort))

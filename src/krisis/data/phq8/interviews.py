@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS, N_SCORES
 from krisis.data.phq8.transcripts import Transcript, Turn
-from krisis.data.phq8.wording import Bank, Frequency, Topic, Voice, capital
+from krisis.data.phq8.wording import Bank, Said, Topic, Voice, capital, units_of
 
 # Each purpose has a stream of its own: a new draw in one never moves the draws of another.
-_SCORES, _INTERVIEW, _SPLIT = 1, 2, 3
+_SCORES, _INTERVIEW, _SPLIT, _WITHHELD = 1, 2, 3, 4
 LOADINGS = np.array([item.loading for item in ITEMS])
 THRESHOLDS = np.array([item.thresholds() for item in ITEMS])
 
@@ -111,6 +111,8 @@ _CHANCES_OF_REASONS: Mapping[str, tuple[float, float, float, float]] = {
 }
 WITHHELD_REASONS = tuple(_CHANCES_OF_REASONS)
 _MOST_CORRECTIONS = 2  # a person who takes back half the interview is no longer believed
+_MOST_WORDS_RECALLED = 5  # nobody quotes themselves at length
+_NEVER, _ONCE = "never", "once"  # how an absence is recalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,63 +150,96 @@ def write_interview(
     often, a model could score by the gap.
     """
     index = int(participant.participant_id[1:])
-    stream = [seed, _INTERVIEW, index, *_own_stream(participant.participant_id[0])]
-    voice = Voice(Bank.of(split), np.random.default_rng(stream))
+    own = _own_stream(participant.participant_id[0])
+    voice = Voice(Bank.of(split), np.random.default_rng([seed, _INTERVIEW, index, *own]))
+    withheld = np.random.default_rng([seed, _WITHHELD, index, *own]).random(len(ITEMS))
     author = _Author(voice)
-    for key in voice.shuffled(ITEM_KEYS):
-        score = participant.scores[ITEM_KEYS.index(key)]
-        if voice.uniform() < withheld_rate:
-            author.withhold(key, score)
-        else:
-            author.show(key, score)
+    for place in voice.shuffled(range(len(ITEMS))):
+        give = author.withhold if withheld[place] < withheld_rate else author.show
+        give(ITEM_KEYS[place], participant.scores[place])
     return author.interview(participant.participant_id)
 
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """Sentences about a symptom, and how often they say that it was there."""
+    """Sentences about a symptom, how one who names them later recalls them, and what they fit.
+
+    ``about`` is missing where the symptom is absent.
+    """
 
     sentences: list[str]
-    frequency: Frequency
+    recalled: str
+    about: Said | None = None
 
 
 class _Author:
-    """Writes one interview: exchanges about the items early and late, with small talk between."""
+    """Writes one interview: the items with small talk between, then what people come back to."""
 
     def __init__(self, voice: Voice) -> None:
         self.voice = voice
         self.early: list[list[Exchange]] = []
-        self.late: list[list[Exchange]] = []
+        self.late: list[Exchange] = []
         self.withheld: dict[str, str] = {}
         self.first_claims: dict[str, int] = {}
         self.evidence: dict[str, tuple[float, ...]] = {}
-        self.used: set[str] = set()
+        self.n_open_questions = 0
 
     def show(self, key: str, score: int) -> None:
         """Give the evidence for a score: at once, on asking how often, unasked or corrected."""
         self.evidence[key] = tuple(float(other == score) for other in range(N_SCORES))
         voice, topic = self.voice, self.voice.bank.topics[key]
         way = voice.uniform()
-        if way < 0.2 and len(self.first_claims) < _MOST_CORRECTIONS:
+        if way < 0.15 and len(self.first_claims) < _MOST_CORRECTIONS:
             self._correct(key, score)
-            return
-        question = voice.asked(topic.ask)
-        if way < 0.4 and score:
-            unit, colour = _unit(key), self._colour(topic, score)
-            first = [f"I {voice.predicate(topic)}.", *colour[::2]]
-            probe = voice.asked(voice.bank.phrases["interviewer"]["probes"], **_units(unit))
-            frequency = [f"{capital(voice.often(score, unit).words)}.", *colour[1::2]]
-            self.early.append(
-                [
-                    Exchange(question, voice.spoken(first), key),
-                    Exchange(probe, voice.spoken(frequency), key),
-                ]
-            )
-            return
-        if way > 0.88:
+        elif way < 0.45 and score:
+            self._answer_in_two(key, score)
+        elif way > 0.9 and score and not self.n_open_questions:
+            self.n_open_questions += 1
             question = voice.asked(voice.bank.phrases["interviewer"]["open_asks"])
-        said = [*self._statement(key, score).sentences, *self._colour(topic, score)]
-        self.early.append([Exchange(question, voice.spoken(said), key)])
+            stated = self._presence(topic, score)
+            said = [*stated.sentences, *self._colour(topic, stated)]
+            self.early.append([Exchange(question, voice.spoken(said), key)])
+        else:
+            stated = self._statement(topic, score)
+            question, said = self._answer(topic, stated)
+            said += self._colour(topic, stated)
+            self.early.append([Exchange(question, voice.spoken(said), key)])
+
+    def _answer_in_two(self, key: str, score: int) -> None:
+        """Name the symptom first, and how often only when asked."""
+        voice, topic = self.voice, self.voice.bank.topics[key]
+        chosen = voice.fresh(topic.did)
+        often = voice.often(score, chosen.unit)
+        stated = _Statement([f"I've been {voice.predicate(chosen)}."], often, chosen)
+        colour = self._colour(topic, stated)
+        question, said = self._answer(topic, stated)
+        probe = voice.asked(voice.bank.phrases["interviewer"]["probes"], **units_of(chosen.unit))
+        told = [f"{capital(often)}.", *self._plays_down(topic), *colour[1:]]
+        self.early.append(
+            [
+                Exchange(question, voice.spoken([*said, *colour[:1]]), key),
+                Exchange(probe, voice.spoken(told), key),
+            ]
+        )
+
+    def _answer(self, topic: Topic, statement: _Statement) -> tuple[str, list[str]]:
+        """Ask about a topic, and begin the answer in words that fit the kind of question."""
+        voice = self.voice
+        kind, question = self._question(topic)
+        if voice.uniform() < 0.45 or statement.recalled == _ONCE:
+            return question, [*statement.sentences]
+        openers = voice.bank.phrases["says"]["openers"][kind][
+            "there" if statement.about else "absent"
+        ]
+        return question, [voice.fill(openers), *statement.sentences]
+
+    def _question(self, topic: Topic) -> tuple[str, str]:
+        voice = self.voice
+        kind = voice.pick(tuple(topic.ask))
+        question = voice.asked(topic.ask[kind])
+        if voice.uniform() < 0.25:
+            question = f"{voice.asked(voice.bank.phrases['interviewer']['leads'])} {question}"
+        return kind, question
 
     def _correct(self, key: str, score: int) -> None:
         """Claim another score first and take it back later."""
@@ -215,18 +250,18 @@ class _Author:
             else voice.pick([other for other in range(4) if other != score])
         )
         self.first_claims[key] = claimed
-        first = self._statement(key, claimed)
-        said = [*first.sentences, *self._colour(topic, claimed)[:1]]
+        first = self._statement(topic, claimed)
         why = "too_little" if claimed < score else "too_much"
+        truth = self._statement(topic, score, like=first.about)
         later = voice.phrase(
             "says",
             "takes_back",
-            claim=self._claim(key, first.frequency),
+            claim=self._claim(first, claimed),
             noun=voice.fill(topic.noun),
             why=voice.fill(voice.bank.phrases["says"]["whys"][why]),
-            truth=" ".join(self._statement(key, score).sentences),
+            truth=" ".join(truth.sentences),
         )
-        self._say_twice(key, said, later, score)
+        self._say_twice(key, first, later, truth)
 
     def _contradict(self, key: str, score: int) -> None:
         """Say none at all and often, in either order, and withdraw neither; one of them is true."""
@@ -237,86 +272,89 @@ class _Author:
         at_often = tuple(chances[often] * (other == often) for other in range(1, N_SCORES))
         self.evidence[key] = (chances[0] / 2, *at_often)
         first, second = voice.shuffled((0, often))
-        stated = self._statement(key, first)
-        said = [*stated.sentences, *self._colour(topic, first)[:1]]
-        later = voice.phrase(
-            "says",
-            "repeats",
-            claim=self._claim(key, stated.frequency),
-            noun=voice.fill(topic.noun),
-            truth=" ".join(self._statement(key, second).sentences),
-        )
-        self._say_twice(key, said, later, second)
+        one = self._statement(topic, first)
+        other = self._statement(topic, second)
+        noun, truth = voice.fill(topic.noun), " ".join(other.sentences)
+        self._say_twice(key, one, voice.phrase("says", "repeats", noun=noun, truth=truth), other)
 
-    def _claim(self, key: str, stated: Frequency) -> str:
-        """Recall what was claimed, in other words than it was said in and with its numbers."""
-        claims = self.voice.bank.phrases["says"]["claims"][stated.recalled]
-        return self.voice.fill(claims, **_units(_unit(key)), **stated.numbers)
+    def _claim(self, first: _Statement, score: int) -> str:
+        """Recall what was claimed: in its own words where they are few, else by the score."""
+        voice, claims = self.voice, self.voice.bank.phrases["says"]["claims"]
+        if first.about is None:
+            return voice.fill(claims[first.recalled])
+        often = first.recalled.partition(",")[0]
+        if often.count(" ") < _MOST_WORDS_RECALLED:
+            return voice.fill(claims["often"], often=often)
+        return voice.fill(claims[str(score)])
 
-    def _say_twice(self, key: str, first: Sequence[str], later: str, score: int) -> None:
+    def _say_twice(self, key: str, first: _Statement, later: str, truth: _Statement) -> None:
         voice, topic = self.voice, self.voice.bank.topics[key]
-        follow_up = voice.asked(voice.bank.phrases["interviewer"]["follow_ups"])
-        reply = voice.spoken([*self._return(), capital(later), *self._colour(topic, score)[:2]])
-        self.early.append([Exchange(voice.asked(topic.ask), voice.spoken(first), key)])
-        self.late.append([Exchange(follow_up, reply, key)])
+        question, said = self._answer(topic, first)
+        said += self._colour(topic, first)[:1]
+        self.early.append([Exchange(question, voice.spoken(said), key)])
+        self._come_back([capital(later), *self._colour(topic, truth)[:1]], key)
 
-    def _return(self) -> list[str]:
-        """Come back to something, in words that do not tell to what."""
+    def _come_back(self, said: list[str], key: str = "") -> None:
+        """Add something at the end, in words that do not tell whether it is about an item."""
         voice = self.voice
-        return [voice.phrase("says", "returns")] if voice.uniform() < 0.5 else []
+        kind = "follow_ups" if self.late else "last_asks"
+        question = voice.asked(voice.bank.phrases["interviewer"][kind])
+        opener = [voice.phrase("says", "returns")] if voice.uniform() < 0.5 else []
+        self.late.append(Exchange(question, voice.spoken([*opener, *said]), key))
 
-    def _statement(self, key: str, score: int) -> _Statement:
+    def _statement(self, topic: Topic, score: int, like: Said | None = None) -> _Statement:
         """Say how often the symptom was there, in one sentence or two."""
-        voice, topic, unit = self.voice, self.voice.bank.topics[key], _unit(key)
-        if score == 0:
-            return self._absence(topic, unit)
-        frequency, did = voice.often(score, unit), voice.predicate(topic)
-        often = frequency.words
-        way = voice.uniform()
-        follows_only = often.startswith(("and ", "so "))
-        if way < 0.3 or follows_only:
-            sentences = [f"I {did}, {often}."]
-        elif way < 0.5:
-            sentences = [f"{capital(often)}, I {did}."]
-        elif way < 0.8:
-            sentences = [capital(voice.fill(topic.says, often=often))]
-        else:
-            sentences = [f"I {did}.", f"{capital(often)}, {voice.phrase('says', 'tail')}."]
-        manner = voice.uniform()
-        if manner < 0.15:
-            hedge = capital(voice.phrase("says", "hedges"))
-            sentences[0] = f"{hedge} {voice.small(sentences[0])}"
-        elif manner < 0.4:  # as often whatever the score, so that it tells nothing
-            sentences.append(capital(voice.fill(topic.plays_down)))
-        return _Statement(sentences, frequency)
+        return self._presence(topic, score, like) if score else self._absence(topic)
 
-    def _absence(self, topic: Topic, unit: str) -> _Statement:
+    def _presence(self, topic: Topic, score: int, like: Said | None = None) -> _Statement:
+        """Say that the symptom was there; who ate too little before has not eaten too much."""
+        voice, kind = self.voice, like.kind if like else ""
+        if voice.uniform() < 0.45:
+            chosen = voice.fresh([one for one in topic.says if kind in ("", one.kind)])
+            often = voice.often(score, chosen.unit)
+            sentences = [capital(voice.fill([chosen.text], often=often))]
+        else:
+            chosen = voice.fresh([one for one in topic.did if kind in ("", one.kind)])
+            did, often = voice.predicate(chosen), voice.often(score, chosen.unit)
+            way = voice.uniform()
+            if way < 0.3 and "," not in often:
+                sentences = [f"{capital(often)} I've been {did}."]
+            elif way < 0.8:
+                sentences = [f"I've been {did}, {often}."]
+            else:
+                sentences = [f"I've been {did}.", f"{capital(often)}."]
+        return _Statement([*sentences, *self._plays_down(topic)], often, chosen)
+
+    def _plays_down(self, topic: Topic) -> list[str]:
+        """Make light of a symptom: as often whatever the score, so that it tells nothing."""
+        voice = self.voice
+        return [capital(voice.fill(topic.plays_down))] if voice.uniform() < 0.2 else []
+
+    def _absence(self, topic: Topic) -> _Statement:
         """Say that the symptom was not there, or on one day only."""
         voice = self.voice
         well = voice.fill(topic.well)
         way = voice.uniform()
-        if way < 0.2:
-            did = voice.predicate(topic)
-            once = voice.phrase("says", "once", did=did, well=well, **_units(unit))
-            return _Statement([once], Frequency("", "once"))
-        if way < 0.7:
+        if way < 0.15:
+            chosen = voice.fresh(topic.did)
+            did, units = voice.predicate(chosen), units_of(chosen.unit)
+            once = voice.phrase("says", "once", did=did, well=well, **units)
+            return _Statement([capital(once)], _ONCE)
+        if way < 0.5:
             well = f"{well}, {voice.phrase('says', 'steady')}"
-        denial = [voice.phrase("says", "denials")] if voice.uniform() < 0.3 else []
-        return _Statement([*denial, f"{capital(well)}."], Frequency("", "0"))
+        return _Statement([f"{capital(well)}."], _NEVER)
 
-    def _colour(self, topic: Topic, score: int) -> list[str]:
-        """Add sentences that tell of the symptom and not how often; talkative people say more.
-
-        They also digress, from the symptom to something that it brings to mind.
-        """
-        n_sentences = int(4 * self.voice.verbosity + self.voice.uniform())
-        lines = [line for line in (topic.more if score else topic.fine) if line not in self.used]
-        lines = self.voice.shuffled(lines)[:n_sentences]
-        drifts = [line for line in topic.drifts if line not in self.used]
-        if drifts and self.voice.uniform() < self.voice.verbosity:
-            lines.append(self.voice.pick(drifts))
-        self.used.update(lines)
-        return [capital(self.voice.fill([line])) for line in lines]
+    def _colour(self, topic: Topic, stated: _Statement) -> list[str]:
+        """Add sentences that tell of the symptom and not how often; talkative people say more."""
+        voice, about = self.voice, stated.about
+        n_sentences = int(2 * voice.verbosity + 0.8 * voice.uniform())
+        kinds = ("", about.kind) if about and about.kind else ("",)
+        lines = [
+            line
+            for line in (topic.more if about else topic.fine)
+            if line.kind in kinds and line.text not in voice.said
+        ]
+        return [capital(voice.fill([one.text])) for one in voice.shuffled(lines)[:n_sentences]]
 
     def withhold(self, key: str, score: int) -> None:
         """Talk about the topic, or not, so that the score cannot be known."""
@@ -324,24 +362,29 @@ class _Author:
         self.withheld[key], self.evidence[key] = reason, _CHANCES_OF_REASONS[reason]
         if reason == "topic_not_raised":
             return
-        voice, topic, unit = self.voice, self.voice.bank.topics[key], _unit(key)
+        voice, topic = self.voice, self.voice.bank.topics[key]
         if reason == "statements_contradict":
             self._contradict(key, score)
             return
-        did = voice.predicate(topic, of_other=reason == "about_someone_else")
-        often = voice.often(voice.whole(1, 3), unit).words
-        if reason == "outside_two_weeks":
-            often = voice.phrase("often", "then", **_units(unit))
-        unknown = voice.phrase("says", "unknown")
-        slots = {"did": did, "often": often, **_units(unit)}
+        _, question = self._question(topic)
         if reason == "participant_declined":
             said = [voice.phrase("says", "refusals")]
-        elif reason == "frequency_not_stated":
-            said = [voice.phrase("says", "unclear", **slots), *self._colour(topic, 1)]
         else:
-            kind = "someone_else" if reason == "about_someone_else" else "era"
-            said = [voice.phrase("says", kind, **slots), unknown]
-        self.early.append([Exchange(voice.asked(topic.ask), voice.spoken(said), key)])
+            of_other = reason == "about_someone_else"
+            chosen = voice.fresh(topic.did)
+            slots = {"did": voice.predicate(chosen, of_other=of_other), **units_of(chosen.unit)}
+            if reason == "frequency_not_stated":
+                stated = _Statement([voice.phrase("says", "unclear", **slots)], "", chosen)
+                said = [*stated.sentences, *self._colour(topic, stated)]
+            elif of_other:
+                often = voice.often(voice.whole(1, 3), chosen.unit)
+                said = [voice.phrase("says", "someone_else", often=often, **slots)]
+                said.append(voice.phrase("says", "unknown"))
+            else:
+                often = voice.phrase("often", "then", **units_of(chosen.unit))
+                said = [voice.phrase("says", "era", often=often, **slots)]
+                said.append(voice.phrase("says", "unknown"))
+        self.early.append([Exchange(question, voice.spoken([capital(one) for one in said]), key)])
 
     def _reason(self, score: int) -> str:
         """Draw why an item of this score is withheld."""
@@ -350,12 +393,11 @@ class _Author:
         return reasons[int(np.searchsorted(up_to, drawn * up_to[-1], side="right"))]
 
     def interview(self, participant_id: str) -> Interview:
-        """Put small talk around and between the exchanges about the items."""
+        """Put greeting, small talk and farewell around and between the exchanges on the items."""
         voice, phrases = self.voice, self.voice.bank.phrases
-        small_talk = self._small_talk()
-        n_late = len(small_talk) // 3
-        body = voice.shuffled([*self.early, *small_talk[n_late:]])
-        tail = voice.shuffled([*self.late, *self._slip(), *small_talk[:n_late]])
+        body = voice.shuffled([*self.early, *self._small_talk()])
+        if voice.uniform() < 0.3:  # a correction that bears on no item
+            self._come_back([voice.phrase("says", "slips")])
         opening, closing = (
             Exchange(
                 voice.asked(phrases["interviewer"][place]),
@@ -363,7 +405,7 @@ class _Author:
             )
             for place in ("openings", "closings")
         )
-        exchanges = [opening, *(one for group in (*body, *tail) for one in group), closing]
+        exchanges = [opening, *(one for group in body for one in group), *self.late, closing]
         about: dict[str, list[int]] = defaultdict(list)
         for number, exchange in enumerate(exchanges):
             if exchange.item:
@@ -385,30 +427,20 @@ class _Author:
         )
 
     def _small_talk(self) -> list[list[Exchange]]:
-        """Talk about places, people and things; talkative people cover more and are asked on."""
+        """Talk about work, home and people; talkative people cover more and say more of each."""
         voice, phrases = self.voice, self.voice.bank.phrases
-        n_topics = 3 + int(11 * voice.verbosity)
+        n_subjects = 2 + int(3.5 * voice.verbosity)
         groups = []
-        for subject in voice.shuffled(phrases["small_talk"])[:n_topics]:
-            n_lines = min(len(subject["lines"]), 2 + int(4 * voice.verbosity + voice.uniform()))
-            lines = [capital(voice.fill([line])) for line in subject["lines"][:n_lines]]
+        for subject in voice.shuffled(phrases["small_talk"])[:n_subjects]:
+            answer = voice.fresh([tuple(one) for one in subject["answers"]])
+            n_sentences = 1 + int(2 * voice.verbosity + voice.uniform())
+            lines = voice.tell(answer[:n_sentences])
+            if subject["about"] == "work":
+                lines.append(voice.fill(voice.job_lines))
             lines += self._trap()
-            cut = min(len(lines), 6)
-            group = [Exchange(voice.asked(subject["ask"]), voice.spoken(lines[:cut]))]
-            if lines[cut:]:
-                more = voice.asked(phrases["interviewer"]["more"])
-                group.append(Exchange(more, voice.spoken(lines[cut:])))
-            groups.append(group)
+            said = voice.spoken([capital(line) for line in lines])
+            groups.append([Exchange(voice.asked(subject["ask"]), said)])
         return groups
-
-    def _slip(self) -> list[list[Exchange]]:
-        """Correct oneself on something that bears on no item."""
-        voice = self.voice
-        if voice.uniform() > 0.4:
-            return []
-        question = voice.asked(voice.bank.phrases["interviewer"]["follow_ups"])
-        reply = voice.spoken([*self._return(), voice.phrase("says", "slips")])
-        return [[Exchange(question, reply)]]
 
     def _trap(self) -> list[str]:
         """Use the words of a symptom for something else, unless the item is withheld."""
@@ -417,11 +449,3 @@ class _Author:
         trap = self.voice.fill(self.voice.bank.phrases["traps"])
         touches = any(item.bears_on(trap) for item in ITEMS if item.key in self.withheld)
         return [] if touches else [capital(trap)]
-
-
-def _unit(key: str) -> str:
-    return "night" if key == "Sleep" else "day"
-
-
-def _units(unit: str) -> dict[str, str]:
-    return {"unit": unit, "units": f"{unit}s"}

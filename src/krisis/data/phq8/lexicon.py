@@ -11,7 +11,12 @@ from typing import Literal
 import numpy as np
 
 from krisis.data.base import Features, Judgement, content_hash
-from krisis.data.phq8.transcripts import SENTENCE_END, Transcript
+from krisis.data.phq8.transcripts import (
+    MIN_QUOTE_WORDS,
+    SENTENCE_END,
+    Transcript,
+    plain_words,
+)
 from krisis.errors import InvalidValue
 
 Kind = Literal["count", "phrase", "denial", "bare"]
@@ -141,7 +146,9 @@ def findings(item_words: str, transcript: Transcript, keeps: KeepsSentence) -> I
             if finding is not None:
                 kind, score = finding
                 hedged = bool(_HEDGE.search(sentence))
-                yield Finding(score, sentence, kind, hedged, takes_back)
+                # "Most days." is too short to be found as a quote; the whole turn is.
+                is_short = len(plain_words(sentence).split()) < MIN_QUOTE_WORDS
+                yield Finding(score, turn.text if is_short else sentence, kind, hedged, takes_back)
 
 
 @lru_cache(maxsize=4096)
