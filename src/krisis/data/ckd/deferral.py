@@ -17,7 +17,6 @@ from krisis.data.ckd.egfr import ADULT_AGE_YEARS, CATEGORY_LIMITS, category_inde
 from krisis.data.ckd.schema import in_other_unit, is_implausible, usable
 from krisis.errors import InvalidValue
 
-COURSE_TASKS = (Task.PROGRESSION, Task.OUTLOOK)
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     Task.DETECTION: ("creatinine", "albuminuria", "chronicity"),
     Task.STAGING: ("creatinine", "chronicity"),
@@ -61,7 +60,7 @@ def broken_rules(features: Features, task: str) -> list[str]:
     age = usable(features, "age")
     if age is None or age < ADULT_AGE_YEARS:
         found.append("age_missing" if age is None else "age_below_18")
-    if task in COURSE_TASKS:
+    if task == Task.PROGRESSION:
         estimates = [egfr for _, _, egfr in shown_visits(features) if egfr is not None]
         return [*found, *(["too_few_visits"] if len(estimates) < 2 else [])]
     return found + _missing(features, _NEEDS[task])
@@ -107,7 +106,7 @@ def seed_flags(
 ) -> dict[str, bool]:
     """Return the three flags of the seeds; those that do not apply to a task are False."""
     near = conflict = ambiguous = False
-    if task in COURSE_TASKS:
+    if task == Task.PROGRESSION:
         ambiguous = _is_ambiguous(features)
     else:
         rates = shown_estimates(features).values()
