@@ -424,8 +424,10 @@ def test_the_preset_is_the_suite_of_the_first_version(cohort_file):
     for record in records:
         flags = ("near_threshold", "label_conflicts_with_stage", "ambiguous_trajectory")
         assert record.metadata["should_abstain"] is any(record.metadata[flag] for flag in flags)
-    courses = CKDSuite(SuiteConfig(task="progression"), cohort_file, preset="v0.1").load()
-    assert {r.source for r in courses} == {"synthetic"}
+    courses = CKDSuite(SuiteConfig(task="progression"), cohort_file, preset="v0.1")
+    assert {r.source for r in courses.load()} == {"synthetic"}
+    assert "has one visit per patient, so progression" in courses.notice
+    assert "synthetic patients alone" in courses.notice
     words = {"suite": "ckd", "model": "guideline", "preset": "v0.1"}
     made = suite_of(checked_config({**words, "data_path": str(cohort_file)}, "here"))
     assert made.preset == "v0.1"

@@ -24,7 +24,7 @@ from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
 from krisis.data.ckd.courses import Course, draw_courses
 from krisis.data.ckd.deferral import Deferral
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
-from krisis.data.ckd.labs import is_lab_table, read_lab_courses, read_labs
+from krisis.data.ckd.labs import is_fhir, is_lab_table, read_lab_courses, read_labs
 from krisis.data.ckd.questions import task_of
 from krisis.data.ckd.reading import (
     KidneyRule,
@@ -39,6 +39,7 @@ from krisis.data.ckd.uci import (
     SOURCE,
     PatientFile,
     UciPatient,
+    is_uci_table,
     read_uci,
     refuse_single_class,
 )
@@ -119,8 +120,11 @@ class CKDSuite(BaseDataSuite):
                 "file: --data-path FILE"
             )
         if preset and self.config.task == Task.PROGRESSION:
-            self.data_path = None  # the file has one visit per patient
-            chosen = {}
+            self.notice = (
+                f"{self.data_path} has one visit per patient, so progression under the preset "
+                f"{preset} is asked about synthetic patients alone"
+            )
+            self.data_path, chosen = None, {}
         self.sex, self.sex_column = chosen.get("sex", sex), sex_column
         self.split_stage_3, self.impute = split_stage_3, chosen.get("impute", impute)
         if self.sex not in SEX_CHOICES:
@@ -311,6 +315,11 @@ class CKDSuite(BaseDataSuite):
     def _file(self) -> PatientFile[Any]:
         assert self.data_path is not None
         if self.config.task == Task.PROGRESSION:
+            if not is_fhir(self.data_path) and is_uci_table(self.data_path):
+                raise InvalidFile(
+                    f"{self.data_path} has one visit per patient, and progression needs several; "
+                    "leave the file out, or type --preset v0.1"
+                )
             return read_lab_courses(self.data_path)
         if self.config.task == Task.STAGING and is_lab_table(self.data_path):
             return read_labs(self.data_path)
