@@ -235,6 +235,13 @@ def test_recoveries_are_as_frequent_as_published(courses):
     assert 0.52 < injured.count("full") / len(injured) < 0.66
 
 
+def test_recoveries_are_drawn_by_the_disease_that_is_there():
+    injured = [c for c in draw_courses(8000, seed=8) if c.injured_at == 1]
+    for diseased, chances in enumerate(recovery_table()[..., 0]):
+        full = [c.recovery == "full" for c in injured if (c.usual_first < 60) == bool(diseased)]
+        assert np.mean(full) == pytest.approx(chances.mean(), abs=0.05)
+
+
 def test_rapid_progression_is_as_frequent_as_published_and_more_so_with_albumin(courses):
     """More than 4 mL/min/1.73 m² a year: 15.3 % without and 23.0 % with diabetes (Go 2018)."""
     for diabetes, published in ((0, 0.153), (1, 0.230)):

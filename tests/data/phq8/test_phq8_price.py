@@ -156,6 +156,12 @@ def test_who_does_what_the_prompt_says_is_the_ideal_reader(cohort: Cohort) -> No
     assert skill == pytest.approx(1.0, abs=1e-9 if cohort is Cohort.CLINIC else 0.015)
 
 
+def test_the_prompt_says_that_an_item_nobody_talks_about_has_no_score() -> None:
+    for asked in (TASK.question, TASK.paraphrase):
+        assert "nobody talks about" in asked
+        assert "has no score" in asked
+
+
 def test_the_page_quotes_the_prompt() -> None:
     page = " ".join((ROOT / "docs/reference/suites/phq8.md").read_text(encoding="utf-8").split())
     for said in (TASK.question, abstention_text(TASK)):

@@ -206,13 +206,7 @@ class _Visit:
 
     def most(self) -> tuple[Array | float, ...]:
         """Return what the likelihood can be at most: without injury, with one, either."""
-        if self.reading is None:
-            return 1.0, 1.0, 1.0
-        calm, *others = self.reading.most(self.mean)
-        if self.is_limited:
-            limit = self.reading.most(np.maximum(self.mean, self.highest))[0]
-            others = [np.maximum(one, limit) for one in others]
-        return calm, *others
+        return (1.0, 1.0, 1.0) if self.reading is None else self.reading.most(self.mean)
 
     def raised(self, kept: Kept, raised: Array) -> Array:
         """Return the log creatinine of some courses: courses × what raises it."""

@@ -24,7 +24,7 @@ from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
 from krisis.data.ckd.courses import Course, draw_courses
 from krisis.data.ckd.deferral import Deferral
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
-from krisis.data.ckd.labs import is_fhir, is_lab_table, read_lab_courses, read_labs
+from krisis.data.ckd.labs import is_lab_table, read_lab_courses, read_labs
 from krisis.data.ckd.questions import task_of
 from krisis.data.ckd.reading import (
     KidneyRule,
@@ -315,7 +315,7 @@ class CKDSuite(BaseDataSuite):
     def _file(self) -> PatientFile[Any]:
         assert self.data_path is not None
         if self.config.task == Task.PROGRESSION:
-            if not is_fhir(self.data_path) and is_uci_table(self.data_path):
+            if not is_lab_table(self.data_path) and is_uci_table(self.data_path):
                 raise InvalidFile(
                     f"{self.data_path} has one visit per patient, and progression needs several; "
                     "leave the file out, or type --preset v0.1"
