@@ -202,7 +202,7 @@ def simulated(
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--task", default="detection,progression,outlook,albuminuria")
+    parser.add_argument("--task", default="detection,progression,albuminuria")
     asked = parser.parse_args()
     print("| task | reader | n | loss | metric | true | covered | standard error | width |")
     for task in asked.task.split(","):

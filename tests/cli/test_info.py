@@ -76,9 +76,7 @@ def test_without_a_name_everything_that_can_be_named_is_listed() -> None:
     assert "guideline " in printed
     listed = facts["suites"]
     assert [suite["name"] for suite in listed] == registry.names("suites")
-    assert listed[0]["tasks"] == [
-        *("detection", "staging", "progression", "outlook", "risk", "albuminuria")
-    ]
+    assert listed[0]["tasks"] == [*("detection", "staging", "progression", "risk", "albuminuria")]
 
 
 def test_a_suite_of_ones_own_is_told_as_well(tmp_path: Path) -> None:

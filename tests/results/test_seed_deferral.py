@@ -27,11 +27,11 @@ def test_the_flags_become_the_label_and_the_run_stays_as_it_is(task: str) -> Non
         named = [flag for flag in SEED_FLAGS if row.metadata[flag]]
         assert row.metadata["should_abstain"] is bool(named)
         assert row.metadata["abstain_reasons"] == named
-    due = sum(row.metadata["should_abstain"] for row in again.evaluation_results)
-    assert 0 < due < 60
-    assert due != sum(row["should_abstain"] for row in before)
+    due = [row.metadata["should_abstain"] for row in again.evaluation_results]
+    assert 0 < sum(due) < 60
+    assert due != [row["should_abstain"] for row in before]
     confusion = again.metric_scores["deferral_alignment"].details["confusion"]
-    assert confusion["defer_when_needed"] + confusion["answer_when_should_defer"] == due
+    assert confusion["defer_when_needed"] + confusion["answer_when_should_defer"] == sum(due)
     assert [dict(row.metadata) for row in run.evaluation_results] == before
     text = format_report(again)
     assert "the flags of the first version" in " ".join(text.split())

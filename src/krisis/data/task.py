@@ -71,7 +71,6 @@ class Task:
     PROGRESSION: ClassVar[str] = "progression"
     ALBUMINURIA: ClassVar[str] = "albuminuria"
     RISK: ClassVar[str] = "risk"
-    OUTLOOK: ClassVar[str] = "outlook"
 
     name: str
     question: str = ""

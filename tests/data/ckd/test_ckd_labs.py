@@ -127,6 +127,9 @@ def test_the_same_courses_as_fhir_are_shown_alike(tmp_path):
     pytest.importorskip("fhirpathpy")
     table, _ = courses(dated_csv(tmp_path / "labs.csv"))
     fhir, suite = courses(dated_fhir(tmp_path / "labs.ndjson"))
+    (tmp_path / "folder").mkdir()
+    dated_fhir(tmp_path / "folder" / "labs.ndjson")
+    assert set(courses(tmp_path / "folder")[0]) == set(fhir)
     assert {name: record.label for name, record in fhir.items()} == {**OUTCOMES, "b": "worsening"}
     for name in "acd":  # FHIR states no drug
         assert fhir[name].features == table[name].features

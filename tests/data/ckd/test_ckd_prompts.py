@@ -15,7 +15,7 @@ from krisis.data.ckd.uci import uci_text
 from krisis.data.instructions import Instructions
 
 TASKS = tuple(CKDSuite.tasks)
-HIDDEN = ("usual_egfr", "true_acr_mg_g", "first_level", "last_level", "level_after_two_years")
+HIDDEN = ("usual_egfr", "true_acr_mg_g", "first_level", "last_level")
 
 
 @pytest.fixture(scope="module")

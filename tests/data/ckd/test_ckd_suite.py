@@ -30,7 +30,7 @@ from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import checked_config
 
-TASKS = ("detection", "staging", "progression", "outlook", "risk", "albuminuria")
+TASKS = ("detection", "staging", "progression", "risk", "albuminuria")
 FROM_FILE = ("detection", "staging")
 FEATURE_SETS = ("reduced", "full")
 CASES = list(product(TASKS, FEATURE_SETS))
@@ -95,11 +95,10 @@ def test_the_feature_sets_are_the_stated_ones():
         shown = suite(task).load()[0].features
         assert set(shown) == {*REDUCED, "age", "sex", "days_observed"}
         assert set(suite(task, "full").load()[0].features) == {*FEATURES, "sex", "days_observed"}
-    for task in ("progression", "outlook"):
-        shown = {name for record in suite(task).load() for name in record.features}
-        assert {name for name in shown if not name.startswith("visit_")} == {
-            "age", "sex", "htn", "dm", "al", "drug_started", "drug_day"
-        }  # fmt: skip
+    shown = {name for record in suite("progression").load() for name in record.features}
+    assert {name for name in shown if not name.startswith("visit_")} == {
+        "age", "sex", "htn", "dm", "al", "drug_started", "drug_day"
+    }  # fmt: skip
 
 
 def test_training_patients_are_never_evaluated(cohort_file):
@@ -426,8 +425,10 @@ def test_the_preset_is_the_suite_of_the_first_version(cohort_file):
     for record in records:
         flags = ("near_threshold", "label_conflicts_with_stage", "ambiguous_trajectory")
         assert record.metadata["should_abstain"] is any(record.metadata[flag] for flag in flags)
-    courses = CKDSuite(SuiteConfig(task="progression"), cohort_file, preset="v0.1").load()
-    assert {r.source for r in courses} == {"synthetic"}
+    courses = CKDSuite(SuiteConfig(task="progression"), cohort_file, preset="v0.1")
+    assert {r.source for r in courses.load()} == {"synthetic"}
+    assert "has one visit per patient, so progression" in courses.notice
+    assert "synthetic patients alone" in courses.notice
     words = {"suite": "ckd", "model": "guideline", "preset": "v0.1"}
     made = suite_of(checked_config({**words, "data_path": str(cohort_file)}, "here"))
     assert made.preset == "v0.1"
@@ -495,7 +496,7 @@ def test_the_description_names_source_licence_and_hash(cohort_file):
 
 def test_wrong_options_are_refused_in_one_sentence(cohort_file):
     with pytest.raises(
-        UnknownName, match=r"'ckd': 'phq8'.*Known: albuminuria, detection, outlook, progression"
+        UnknownName, match=r"'ckd': 'phq8'.*Known: albuminuria, detection, progression"
     ):
         CKDSuite(SuiteConfig(task="phq8"))
     with pytest.raises(UnknownName, match="treatment of sex"):

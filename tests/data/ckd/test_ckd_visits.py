@@ -146,7 +146,11 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(tmp_path, rows, header, 
 def test_a_file_with_one_visit_per_patient_is_refused_and_never_ignored(tmp_path):
     wide = write(tmp_path / "wide.csv", "1,48,1.2,ckd", header="id,age,sc,class")
     suite = CKDSuite(SuiteConfig(task="progression"), wide)
-    with pytest.raises(InvalidFile, match=r"must have the columns id, age, sex and creatinine"):
+    said = r"wide.csv has one visit per patient.*leave the file out, or type --preset v0.1"
+    with pytest.raises(InvalidFile, match=said):
         suite.load()
+    other = write(tmp_path / "other.csv", "1,48,1.2", header="id,age,sc")
+    with pytest.raises(InvalidFile, match=r"must have the columns id, age, sex and creatinine"):
+        CKDSuite(SuiteConfig(task="progression"), other).load()
     with pytest.raises(InvalidValue, match="not offered for visits"):
         CKDSuite(SuiteConfig(task="progression"), wide, impute="median")

@@ -260,6 +260,17 @@ def test_a_prompt_says_eighty_or_older():
     assert "- Age: 80 or older\n" in build_prompt(suite.task, [oldest.features]).user
 
 
+def test_a_whole_number_that_is_measured_to_a_tenth_shows_its_zero():
+    suite = made(DiabetesSuite, "undiagnosed")
+    for name, words, unit in (
+        ("bmi", "Body mass index", "kg/m²"),
+        ("waist", "Waist circumference", "cm"),
+    ):
+        whole = next(r.features for r in suite.load() if (r.features[name] or 0.5) % 1 == 0)
+        shown = f"- {words}: {whole[name]:.1f} {unit}\n"
+        assert shown in build_prompt(suite.task, [whole]).user
+
+
 def test_a_second_unit_moves_no_reading_over_a_limit():
     adults = survey.read_survey()
     pressures = {v for p in adults for n, v in p.values.items() if "tolic" in n and v is not None}

@@ -62,13 +62,13 @@ def zero() -> BenchmarkResult:
 def test_a_perfect_reader_that_defers_is_above_every_baseline_in_the_headline(
     perfect: BenchmarkResult,
 ) -> None:
-    names = ["rule/always-0", "majority", "lexicon", "always-abstain", "rule/evidence-only"]
+    names = ["rule/always-0", "majority", "lexicon", "always-abstain"]
     assert list(perfect.baselines) == [*names, "ideal"]
     leading = next(iter(perfect.metric_scores.values()))
     others = {name: scores["decision_skill"].value for name, scores in perfect.baselines.items()}
     assert leading.key == "decision_skill"
-    assert others.pop("ideal") == pytest.approx(1.0)  # it also knows what other items imply
-    assert others.pop("rule/evidence-only") == leading.value < 1.0  # printed with every run
+    assert others.pop("ideal") == pytest.approx(1.0)
+    assert leading.value > 0.98
     assert max(others.values()) < leading.interval.low
     assert perfect.metric_scores["right_decisions"].value == 1.0
     # Plain accuracy has it the other way round, which is why it is not the headline.

@@ -62,8 +62,8 @@ def test_community_and_clinic_of_one_seed_share_nobody() -> None:
 
 def test_the_reader_without_error_makes_only_right_decisions() -> None:
     suite = PHQ8Suite(SuiteConfig(n_synthetic=40), cohort="clinic")
-    assert "rule/evidence-only" in suite.baselines
-    result = Benchmark(suite, backend_from_name("rule/evidence-only")).run()
+    assert "ideal" in suite.baselines
+    result = Benchmark(suite, backend_from_name("ideal")).run()
     assert result.metric_scores["right_decisions"].value == 1.0
     for row in result.evaluation_results:
         assert row.abstained is row.metadata["should_abstain"]

@@ -266,6 +266,15 @@ def test_without_the_file_one_sentence_names_the_command(monkeypatch, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_the_suite_is_described_before_its_file_is_here(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    done = krisis("info", "support2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "Will this patient die within two months (60 days)?" in said
+    assert "the patients of SUPPORT2 are not on this machine; type: krisis pull support2" in said
+
+
 def test_a_changed_file_is_not_read(made_up_support2):
     path = support2_file.SUPPORT2.path
     path.write_bytes(path.read_bytes().replace(b"male", b"mala"))

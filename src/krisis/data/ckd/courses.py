@@ -3,20 +3,25 @@
 Progression, KDIGO 2024, in this order: a change below 20 % is stable; a fall of up to 30 % within
 three months of starting a RAS or SGLT2 inhibitor is stable; worsening is a drop in category with a
 fall of 25 % or more, a fall of 40 % or more, a loss of more than 5 mL/min/1.73 m² a year over at
-least a year, or reaching G5; improving is a rise of 25 % or more into a higher category. Everything
-else is stable. The first level counts with an acute injury that was present then, the last without:
-recovery is an improvement, a fall that will recover no worsening.
+least a year, or reaching G5; improving is a rise of 25 % or more into a higher category.
+Everything else is stable. The first level counts with an acute injury that was present then, the
+last with what an injury leaves behind: recovery is an improvement, a fall that will recover is not
+a worsening.
+
+A course has at most one acute injury. Creatinine is multiplied by a factor f at the visit of the
+injury and by f^λ afterwards: λ is 0 if it recovers in full, 1/2 in part, 1 if not at all. Whoever
+progresses rapidly has a slope of another distribution than everybody else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import expit, ndtri
 
 from krisis.data.base import Features
 from krisis.data.ckd.cohort import Draws, People, draw_people
@@ -27,7 +32,6 @@ from krisis.data.ckd.cohort_model import (
     CREATININE_SD,
     LOWEST_EGFR_WITH_ACUTE,
     PARAMETERS,
-    Parameters,
     Tables,
     acr_cells,
     largest_egfr,
@@ -47,33 +51,49 @@ from krisis.data.ckd.schema import Value, is_implausible, usable
 MAX_VISITS = 5
 DAYS_PER_YEAR = 365.25
 COURSES = ("stable", "worsening", "improving")
-OUTLOOKS = ("worse", "not worse")
-OUTLOOK_DAYS = 730.0
 VARIABILITY, CATEGORY_FALL, LARGE_FALL, DRUG_FALL, RISE = 0.20, 0.25, 0.40, 0.30, 0.25
 RAPID_LOSS_PER_YEAR = 5.0
+DISEASE_BELOW = 60.0  # an injury of a kidney below this eGFR recovers less often
 FIRST_STEP = 0.05
-SLOPES = np.arange(-16.0, 8.01, 0.5)
+SLOPES = np.arange(-18.0, 7.51, 0.75)
 DIPS, DIP_SHARES = np.array([0.0, 0.08, 0.16, 0.26]), np.array([0.30, 0.35, 0.23, 0.12])
-_NEUTRAL_GRAVITY, _NO_INFECTION = 2, 0
 _LOWEST = 4.0
 Visit = tuple[int, float | None, float | None]  # day, creatinine, estimate
+Decline = Callable[[Array, Array, Numbers, Numbers], Array]  # first level, slope, years, top
+
+
+# What stays of the logarithm of an injury's factor: after a recovery in full, in part, and none.
+RECOVERIES, LASTING = ("full", "partial", "none"), np.array([0.0, 0.5, 1.0])
+LOG_FACTORS = np.log(ACUTE_FACTORS[1:])
+# Stages of acute injury (KDIGO 2012) by the factor of creatinine: 1.5, 2 and 3.
+_STAGES = np.searchsorted((2.0, 3.0), ACUTE_FACTORS[1:] + 1e-9, side="right")
 
 
 @dataclass(frozen=True, slots=True)
 class CourseParameters:
-    """The numbers of a course: slopes in mL/min/1.73 m² a year at an eGFR of 60."""
+    """The numbers of a course: slopes in mL/min/1.73 m² a year at an eGFR of 60.
 
-    mode: float = 0.9
-    mode_per_log_acr: float = -0.9
-    mode_if_diabetes: float = -0.6
-    sd_below: float = 6.2
-    sd_above: float = 2.2
+    ``rapid`` and what is added to it are logits, as are ``full`` (recovery in full from an injury
+    of stage 1, 2 and 3) and ``full_if_disease`` (added below an eGFR of 60). ``partial`` is the
+    share of those who do not recover in full.
+    """
+
+    mode: float = 0.8
+    mode_per_log_acr: float = -0.4
+    mode_if_diabetes: float = -0.3
+    sd_below: float = 3.0
+    sd_above: float = 1.8
+    rapid: float = -2.1
+    rapid_per_log_acr: float = 0.5
+    rapid_if_diabetes: float = 0.5
+    rapid_slope: float = -9.0
+    rapid_sd: float = 3.0
     acute_at_first: float = 0.15
     acute_later: float = 0.07
+    full: tuple[float, float, float] = (0.8, 0.4, 0.0)
+    full_if_disease: float = -0.4
+    partial: float = 0.5
     drug: float = 0.30
-    persistence: float = 0.7
-    future_slope: float = -2.0
-    future_sd: float = 2.5
 
 
 COURSE_PARAMETERS = CourseParameters()
@@ -81,9 +101,10 @@ COURSE_PARAMETERS = CourseParameters()
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A patient with visits: what is shown, the levels behind it, and what the future brings.
+    """A patient with visits: what is shown, and the levels behind it.
 
-    ``first_egfr`` is the level of the first visit with an acute injury, ``usual_first`` without.
+    ``first_egfr`` is the level of the first visit with an acute injury, ``usual_first`` without;
+    ``last_egfr`` is that of the last visit once an injury has recovered as far as it will.
     """
 
     number: int
@@ -93,9 +114,10 @@ class Course:
     usual_first: float
     first_egfr: float
     last_egfr: float
-    future_egfr: float
     label: str
-    outlook: str
+    rapid: bool = False
+    injured_at: int | None = None
+    recovery: str | None = None
 
 
 def in_window(drug_day: Numbers, last_day: Numbers) -> Array:
@@ -145,8 +167,28 @@ def _steepness(first: Array) -> Array:
     return np.asarray(np.clip(np.sqrt(first / 60.0), 0.4, 1.15))
 
 
-def _level(first: Array, slope: Array, years: Numbers, top: Numbers) -> Array:
+def linear_decline(first: Array, slope: Array, years: Numbers, top: Numbers) -> Array:
+    """Return the level after some years: a straight line, never below 4 nor above ``top``."""
     return np.asarray(np.clip(first + _steepness(first) * slope * years, _LOWEST, top))
+
+
+def highest_creatinine(age: Numbers, female: Numbers) -> Array:
+    """Return the log creatinine up to which an injury raises one: that of an eGFR of 4."""
+    return log_creatinine_for(math.log(_LOWEST), age, female=female)
+
+
+def raised_level(level: Numbers, raised: Numbers, age: Numbers, female: Numbers) -> Array:
+    """Return the estimate where an injury has raised the logarithm of creatinine."""
+    mean = log_creatinine_for(np.log(level), age, female=female)
+    mean = np.exp(np.minimum(mean + raised, np.maximum(mean, highest_creatinine(age, female))))
+    women, men = (ckd_epi_2021(mean, age, female=sex) for sex in (True, False))
+    return np.asarray(np.where(female, women, men))
+
+
+def recovery_table(p: CourseParameters = COURSE_PARAMETERS) -> Array:
+    """Return P(recovery | kidney disease, factor): full, partial, none."""
+    full = expit(np.asarray(p.full)[_STAGES] + p.full_if_disease * np.arange(2)[:, None])
+    return np.stack([full, (1 - full) * p.partial, (1 - full) * (1 - p.partial)], axis=-1)
 
 
 def draw_courses(n_patients: int, *, seed: int, stream: int = 0) -> list[Course]:
@@ -157,7 +199,8 @@ def draw_courses(n_patients: int, *, seed: int, stream: int = 0) -> list[Course]
         COURSE_PARAMETERS,
     )
     people = draw_people(draws, made)
-    slopes = slope_table(p)[people.diabetes, people.acr_cell]
+    rapid = draws.yes("rapid", rapid_chance(p)[people.diabetes, people.acr_cell])
+    slopes = slopes_by_class(p)[rapid, people.diabetes, people.acr_cell]
     slope = SLOPES[draws.chosen("slope", slopes)]
     n_visits = 3 + np.searchsorted([0.35, 0.75], draws.uniform("n visits"), side="right")
     n_days = np.round(DAYS_PER_YEAR * (0.75 + 4.25 * draws.uniform("length")))
@@ -166,26 +209,26 @@ def draw_courses(n_patients: int, *, seed: int, stream: int = 0) -> list[Course]
     drug_day = np.where(recent, n_days - np.ceil(place * 80), np.ceil(place * (n_days - 95)))
     dip = np.where(drug, DIPS[draws.chosen("dip", np.tile(DIP_SHARES, (n_patients, 1)))], 0.0)
     first, top = made.grid.value[people.cell], largest_egfr(people.age)
+    female = people.female == 1
+    injury = _Injuries(draws, p)
     days, printed = [], []
-    acute_first = np.ones(n_patients)
     for visit in range(MAX_VISITS):
         jitter = (draws.uniform(f"jitter {visit}") - 0.5) * (visit > 0) * (visit < n_visits - 1)
         share = np.minimum((visit + 0.5 * jitter) / (n_visits - 1), 1.0)
         day = np.round(n_days * share)
-        level = _level(first, slope, day / DAYS_PER_YEAR, top)
+        level = linear_decline(first, slope, day / DAYS_PER_YEAR, top)
         level = level * np.where(drug & (day >= drug_day), 1 - dip, 1.0)
-        factor = _acute_factor(draws, visit, level, p)
-        acute_first = factor if visit == 0 else acute_first
+        raised = injury.raised_at(visit, level, visit < n_visits)
         age = people.age - (n_days - day) / DAYS_PER_YEAR
-        mean = log_creatinine_for(np.log(level), age, female=people.female == 1) + np.log(factor)
+        mean = log_creatinine_for(np.log(level), age, female=female)
+        mean = np.minimum(mean + raised, np.maximum(mean, highest_creatinine(age, female)))
         days.append(day.astype(int))
         printed.append(CREATININE.draw(mean, CREATININE_SD, draws.normal(f"sc {visit}")))
     hidden = [draws.uniform(f"hide visit {visit}") < 0.03 for visit in range(MAX_VISITS)]
-    last = _level(first, slope, n_days / DAYS_PER_YEAR, top) * np.where(drug, 1 - dip, 1.0)
-    future = p.persistence * slope + (1 - p.persistence) * p.future_slope
-    future = future + p.future_sd * draws.normal("future")
-    after = last + _steepness(first) * future * OUTLOOK_DAYS / DAYS_PER_YEAR
-    began = first_level(first, acute_first, people.age - n_days / DAYS_PER_YEAR, people.female == 1)
+    last = linear_decline(first, slope, n_days / DAYS_PER_YEAR, top) * np.where(drug, 1 - dip, 1.0)
+    last = raised_level(last, injury.lasting, people.age, female)
+    at_first = np.where(injury.visit == 0, injury.log_factor, 0.0)
+    began = raised_level(first, at_first, people.age - n_days / DAYS_PER_YEAR, female)
     shown = _shown(people, draws, made, drug, drug_day)
     return [
         Course(
@@ -196,38 +239,60 @@ def draw_courses(n_patients: int, *, seed: int, stream: int = 0) -> list[Course]
             round(float(first[i]), 2),
             round(float(began[i]), 2),
             round(float(last[i]), 2),
-            round(float(after[i]), 2),
             course_label(
                 began[i],
                 last[i],
                 n_days[i],
                 drug_window=bool(drug[i] and in_window(drug_day[i], n_days[i])),
             ),
-            OUTLOOKS[int(after[i] > worse_limit(last[i], OUTLOOK_DAYS))],
+            bool(rapid[i]),
+            *injury.of(i),
         )
         for i in range(n_patients)
     ]
 
 
-def _acute_factor(draws: Draws, visit: int, level: Array, p: CourseParameters) -> Array:
-    chance = p.acute_later if visit else p.acute_at_first
-    acute = (draws.uniform(f"acute {visit}") < chance) & (level > LOWEST_EGFR_WITH_ACUTE)
-    factors = ACUTE_FACTORS[1:]
-    drawn = (draws.uniform(f"acute factor {visit}") * len(factors)).astype(int)
-    return np.where(acute, factors[drawn], 1.0)
+class _Injuries:
+    """The acute injury of each patient, at most one: its visit, its factor, what it leaves."""
+
+    def __init__(self, draws: Draws, parameters: CourseParameters) -> None:
+        self.draws, self.parameters = draws, parameters
+        self.visit = np.full(draws.n, -1)
+        self.log_factor, self.lasting = np.zeros(draws.n), np.zeros(draws.n)
+        self.recovery = np.zeros(draws.n, dtype=int)
+
+    def raised_at(self, visit: int, level: Array, is_visit: Array) -> Array:
+        """Return by how much the logarithm of creatinine is raised at a visit."""
+        draws, p = self.draws, self.parameters
+        chance = p.acute_later if visit else p.acute_at_first
+        new = (draws.uniform(f"acute {visit}") < chance) & (level > LOWEST_EGFR_WITH_ACUTE)
+        new &= is_visit & (self.visit < 0)
+        factor = (draws.uniform(f"acute factor {visit}") * len(LOG_FACTORS)).astype(int)
+        chances = recovery_table(p)[(level < DISEASE_BELOW).astype(int), factor]
+        recovery = draws.chosen(f"recovery {visit}", chances)
+        before = self.lasting
+        self.visit = np.where(new, visit, self.visit)
+        self.log_factor = np.where(new, LOG_FACTORS[factor], self.log_factor)
+        self.recovery = np.where(new, recovery, self.recovery)
+        self.lasting = np.where(new, LASTING[recovery] * LOG_FACTORS[factor], before)
+        return np.where(new, self.log_factor, before)
+
+    def of(self, patient: int) -> tuple[int | None, str | None]:
+        """Return visit (from 1) and recovery of a patient's injury."""
+        if self.visit[patient] < 0:
+            return None, None
+        return int(self.visit[patient]) + 1, RECOVERIES[self.recovery[patient]]
 
 
-def first_level(level: Numbers, factor: Numbers, age: Numbers, female: Numbers) -> Array:
-    """Return the level of the first visit, by the creatinine of that day, injured or not."""
-    raised = np.exp(log_creatinine_for(np.log(level), age, female=female)) * factor
-    women, men = (ckd_epi_2021(raised, age, female=sex) for sex in (True, False))
-    return np.asarray(np.where(female, women, men))
+def plain_dipstick(made: Tables) -> Array:
+    """Return P(grade | ACR) of a urine of middling gravity without infection: ACR × grade."""
+    return np.asarray(made.dipstick[2, 0])
 
 
 def _shown(
     people: People, draws: Draws, made: Tables, drug: Array, drug_day: Array
 ) -> list[dict[str, Value]]:
-    readings = made.dipstick[_NEUTRAL_GRAVITY, _NO_INFECTION, people.acr_cell]
+    readings = plain_dipstick(made)[people.acr_cell]
     grade = draws.chosen("al", readings)
     hide_grade, hide_dm, hide_htn = (
         draws.uniform(f"hide {name}") < share
@@ -248,148 +313,31 @@ def _shown(
 
 
 @lru_cache(maxsize=32)
-def slope_table(p: CourseParameters = COURSE_PARAMETERS) -> Array:
-    """Return P(slope | diabetes, ACR): a normal with a longer lower tail."""
+def rapid_chance(p: CourseParameters = COURSE_PARAMETERS) -> Array:
+    """Return P(rapid progression | diabetes, ACR)."""
     above = np.maximum(acr_cells().log_value - math.log(30.0), 0.0)
-    mode = p.mode + p.mode_per_log_acr * above + p.mode_if_diabetes * np.arange(2)[:, None]
-    distance = SLOPES - mode[..., None]
-    weights = np.exp(-0.5 * (distance / np.where(distance < 0, p.sd_below, p.sd_above)) ** 2)
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
-
-
-@lru_cache(maxsize=1024)
-def _prior(
-    diabetes: int | None, hypertension: int | None, grade: int | None, age: int,
-    parameters: Parameters, courses: CourseParameters,
-) -> Array:  # fmt: skip
-    """Return P(first level, slope, what is shown of diabetes, hypertension and dipstick | age)."""
-    made = tables(parameters, FIRST_STEP)
-    reading = 1.0 if grade is None else made.dipstick[_NEUTRAL_GRAVITY, _NO_INFECTION, :, grade]
-    found = np.zeros((len(made.lx), len(SLOPES)))
-    for dm in (0, 1) if diabetes is None else (diabetes,):
-        chance = made.diabetes(age)
-        first = made.egfr[dm, age - 18] * (chance if dm else 1 - chance)
-        raised = made.hypertension(age, dm, made.lx)
-        for htn in (0, 1) if hypertension is None else (hypertension,):
-            weight = first * (raised if htn else 1 - raised)
-            by_slope = (made.acr[dm, htn] * reading) @ slope_table(courses)[dm]
-            found += weight[:, None] * by_slope
-    return found
-
-
-_CDF_STEP, _CDF_RANGE = 0.002, 3.0
-_CDF_LINE = np.arange(-_CDF_RANGE, _CDF_RANGE + _CDF_STEP, _CDF_STEP)
+    logit = p.rapid + p.rapid_per_log_acr * above
+    return np.asarray(expit(logit + p.rapid_if_diabetes * np.arange(2)[:, None]))
 
 
 @lru_cache(maxsize=32)
-def _creatinine_cdf(acute: float) -> Array:
-    """Return the distribution of log creatinine around its usual level, acute injury mixed in."""
-    shifts = np.log(ACUTE_FACTORS[1:])
-    injured = np.mean([ndtr((_CDF_LINE - s) / CREATININE_SD) for s in shifts], axis=0)
-    return np.asarray((1 - acute) * ndtr(_CDF_LINE / CREATININE_SD) + acute * injured)
+def slopes_by_class(p: CourseParameters = COURSE_PARAMETERS) -> Array:
+    """Return P(slope | rapid, diabetes, ACR): a two-piece normal, and one of rapid progression."""
+    above = np.maximum(acr_cells().log_value - math.log(30.0), 0.0)
+    mode = p.mode + p.mode_per_log_acr * above + p.mode_if_diabetes * np.arange(2)[:, None]
+    distance = SLOPES - mode[..., None]
+    usual = np.exp(-0.5 * (distance / np.where(distance < 0, p.sd_below, p.sd_above)) ** 2)
+    rapid = np.exp(-0.5 * ((SLOPES - p.rapid_slope) / p.rapid_sd) ** 2)
+    rapid = rapid * (SLOPES < -RAPID_LOSS_PER_YEAR)
+    weights = np.stack([usual, np.broadcast_to(rapid, usual.shape)])
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-def _below(distance: Array, acute: float) -> Array:
-    place = np.clip((distance + _CDF_RANGE) / _CDF_STEP, 0.0, len(_CDF_LINE) - 1.001)
-    low = place.astype(int)
-    cdf = _creatinine_cdf(acute)
-    return np.asarray(cdf[low] + (place - low) * (cdf[low + 1] - cdf[low]))
-
-
-def _printed_later(
-    printed: float, log_level: Array, age: float, female: bool, acute: float
-) -> Array:
-    """Return P(creatinine | level) at a visit after the first, acute injury summed out."""
-    mean = log_creatinine_for(log_level, age, female=female)
-    high = math.log(printed + 0.05)
-    low = math.log(printed - 0.05) if printed > 0.15 else -np.inf
-    injured = _below(high - mean, acute) - (_below(low - mean, acute) if printed > 0.15 else 0.0)
-    plain = ndtr((high - mean) / CREATININE_SD) - ndtr((low - mean) / CREATININE_SD)
-    return np.where(log_level > math.log(LOWEST_EGFR_WITH_ACUTE), injured, plain)
-
-
-@dataclass(frozen=True, slots=True)
-class CoursePosterior:
-    """The probability of each answer: three for the course, two for what follows."""
-
-    course: Array
-    outlook: Array
-
-
-def course_posterior(
-    features: Features,
-    *,
-    parameters: Parameters = PARAMETERS,
-    courses: CourseParameters = COURSE_PARAMETERS,
-) -> CoursePosterior:
-    """Sum over first level, slope, dip and first injury, given everything that is shown."""
-    visits, made = shown_visits(features), tables(parameters, FIRST_STEP)
-    n_days, age, female = visits[-1][0], int(features["age"] or 0), bool(features["sex"])
-    drug_day = usable(features, "drug_day") if features.get("drug_started") else None
-    dips, shares = (DIPS, DIP_SHARES) if drug_day is not None else (DIPS[:1], np.ones(1))
-    prior = _prior(
-        *(_whole(features, name) for name in ("dm", "htn", "al")), age, parameters, courses
-    )
-    first, top = made.grid.value, float(largest_egfr(age))
-    began = _first_visit(visits[0], made, age - n_days / DAYS_PER_YEAR, female, courses)
-    # Rows of the grid that the first visit rules out would not be seen in any printed digit.
-    kept = np.flatnonzero(began.sum(axis=1) > 1e-9 * began.sum(axis=1).max())
-    began, first = began[kept], first[kept]
-    weight = prior[kept][:, :, None] * shares
-    steep = _level(first[:, None], SLOPES, n_days / DAYS_PER_YEAR, top)
-    for day, printed, _ in visits[1:]:
-        if printed is None:
-            continue
-        level = _level(first[:, None], SLOPES, day / DAYS_PER_YEAR, top)[:, :, None]
-        if drug_day is not None and day >= drug_day:
-            level = level * (1 - dips)
-        years = age - (n_days - day) / DAYS_PER_YEAR
-        weight = weight * _printed_later(printed, np.log(level), years, female, courses.acute_later)
-    last = steep[:, :, None] * (1 - dips)
-    window = drug_day is not None and bool(in_window(drug_day, n_days))
-    factors = ACUTE_FACTORS
-    level = first_level(first[:, None], factors, age - n_days / DAYS_PER_YEAR, female)
-    worse, better = worse_limit(level, n_days, drug_window=window), better_limit(level)
-    total = p_worse = p_better = 0.0
-    for state in range(len(factors)):
-        share = weight * began[:, state][:, None, None]
-        total += float(share.sum())
-        p_worse += float(share[last <= worse[:, state][:, None, None]].sum())
-        p_better += float(share[last >= better[:, state][:, None, None]].sum())
-    if total <= 0.0:  # a course that the cohort cannot hold teaches nothing
-        return CoursePosterior(np.full(3, 1 / 3), np.full(2, 1 / 2))
-    course = np.array([max(0.0, total - p_worse - p_better), p_worse, p_better]) / total
-    both = weight * began.sum(axis=1)[:, None, None]
-    falls = float((both * _future_worse(first, last, courses)).sum()) / total
-    return CoursePosterior(course, np.array([falls, 1 - falls]))
-
-
-def _whole(features: Features, name: str) -> int | None:
-    value = usable(features, name)
-    return None if value is None else int(value)
-
-
-def _first_visit(
-    visit: Visit, made: Tables, age: float, female: bool, courses: CourseParameters
-) -> Array:
-    """Return P(injury, creatinine of the first visit | first level): levels × factors."""
-    levels = made.grid.log_value[:, None]
-    possible = made.grid.value > LOWEST_EGFR_WITH_ACUTE
-    injured = np.where(possible, courses.acute_at_first, 0.0)[:, None]
-    n_factors = len(ACUTE_FACTORS) - 1
-    chance = np.concatenate([1 - injured, np.repeat(injured / n_factors, n_factors, 1)], axis=1)
-    if visit[1] is None:
-        return chance
-    mean = log_creatinine_for(levels, age, female=female) + np.log(ACUTE_FACTORS)
-    return np.asarray(chance * CREATININE.probability(np.array(visit[1]), mean, CREATININE_SD))
-
-
-def _future_worse(first: Array, last: Array, courses: CourseParameters) -> Array:
-    """Return P(worse in two years | first level, slope, dip): the future slope is normal."""
-    years = OUTLOOK_DAYS / DAYS_PER_YEAR
-    needed = (worse_limit(last, OUTLOOK_DAYS) - last) / (years * _steepness(first)[:, None, None])
-    expected = courses.persistence * SLOPES + (1 - courses.persistence) * courses.future_slope
-    return np.asarray(ndtr((needed - expected[:, None]) / courses.future_sd))
+@lru_cache(maxsize=32)
+def slope_table(p: CourseParameters = COURSE_PARAMETERS) -> Array:
+    """Return P(slope | diabetes, ACR), rapid progression summed out."""
+    rapid, (usual, steep) = rapid_chance(p)[..., None], slopes_by_class(p)
+    return np.asarray((1 - rapid) * usual + rapid * steep)
 
 
 def course_features(
@@ -437,24 +385,3 @@ def guideline_course(features: Features) -> Array:
     worse = last <= worse_limit(first, n_days, drug_window=window)
     better = last >= better_limit(first)
     return np.array([1 - worse.mean() - better.mean(), worse.mean(), better.mean()])
-
-
-_SLOPE_CHANGES = 3.0  # by as much does a slope change from one period to the next
-
-
-def guideline_outlook(features: Features) -> Array:
-    """Continue the line through the shown estimates for two years, with the error of its slope."""
-    visits = [(day / DAYS_PER_YEAR, e) for day, _, e in shown_visits(features) if e is not None]
-    if len(visits) < 2:
-        return np.full(2, 1 / 2)
-    years, rates = np.array(visits).T
-    spread = years - years.mean()
-    slope = float(spread @ rates / (spread @ spread))
-    error = 1.2 * LOG_CREATININE_SD * float(rates.mean()) / math.sqrt(float(spread @ spread))
-    error = math.hypot(error, _SLOPE_CHANGES)
-    now = float(rates.mean() + slope * (years[-1] - years.mean()))
-    needed = (float(worse_limit(max(now, 1.0), OUTLOOK_DAYS)) - now) / (
-        OUTLOOK_DAYS / DAYS_PER_YEAR
-    )
-    worse = float(ndtr((needed - slope) / error))
-    return np.array([worse, 1 - worse])

@@ -23,7 +23,6 @@ from krisis.data.ckd.egfr import (
 from krisis.data.ckd.schema import in_other_unit, is_implausible, usable
 from krisis.errors import InvalidValue
 
-COURSE_TASKS = (Task.PROGRESSION, Task.OUTLOOK)
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     Task.DETECTION: ("creatinine", "albuminuria", "chronicity"),
     Task.STAGING: ("creatinine", "chronicity"),
@@ -70,7 +69,7 @@ def broken_rules(features: Features, task: str) -> list[str]:
     age = usable(features, "age")
     if age is None or age < ADULT_AGE_YEARS:
         found.append("age_missing" if age is None else "age_below_18")
-    if task in COURSE_TASKS:
+    if task == Task.PROGRESSION:
         estimates = [egfr for _, _, egfr in shown_visits(features) if egfr is not None]
         return [*found, *(["too_few_visits"] if len(estimates) < 2 else [])]
     return found + _missing(features, _NEEDS[task])
@@ -133,7 +132,7 @@ def seed_flags(
     """
     near = conflict = ambiguous = False
     rate = shown_estimate(features)
-    if task in COURSE_TASKS:
+    if task == Task.PROGRESSION:
         ambiguous = _is_ambiguous(features)
     elif rate is not None:
         limits = CATEGORY_LIMITS if split_stage_3 else STAGE_LIMITS

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from krisis.data.base import CostTable, FeatureDescription, Label, Task
 from krisis.data.ckd.courses import MAX_VISITS
-from krisis.data.ckd.deferral import COURSE_TASKS, Deferral
+from krisis.data.ckd.deferral import Deferral
 from krisis.data.ckd.schema import CONTEXT, FEATURES, VISIT
 from krisis.data.instructions import price_rule
 from krisis.json_values import JsonObject
@@ -51,7 +51,7 @@ def task_of(name: str, asking: Asking) -> Task:
         part: stated.get(f"file_{part}" if real else part, stated[part]).format(level=level)
         for part in ("question", "paraphrase")
     }
-    course = name in COURSE_TASKS
+    course = name == Task.PROGRESSION
     positive = _label(str(stated["positive"])) if "positive" in stated else list(answers)[-1]
     return Task(
         name=name,

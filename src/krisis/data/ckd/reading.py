@@ -13,16 +13,14 @@ import numpy as np
 
 from krisis.data.base import Features, Judgement, Label, Task
 from krisis.data.ckd.cohort_model import PARAMETERS, Parameters
+from krisis.data.ckd.course_posterior import course_posterior
 from krisis.data.ckd.courses import (
     COURSE_PARAMETERS,
     COURSES,
-    OUTLOOKS,
     CourseParameters,
-    course_posterior,
     guideline_course,
-    guideline_outlook,
 )
-from krisis.data.ckd.deferral import COURSE_TASKS, Deferral, broken_rules
+from krisis.data.ckd.deferral import Deferral, broken_rules
 from krisis.data.ckd.egfr import Array, category_probabilities, stage_labels
 from krisis.data.ckd.posterior import posterior
 from krisis.data.ckd.schema import usable
@@ -52,7 +50,6 @@ class Question:
             Task.ALBUMINURIA: (RAISED, NOT_RAISED),
             Task.RISK: RISKS,
             Task.PROGRESSION: COURSES,
-            Task.OUTLOOK: OUTLOOKS,
         }[self.task]
 
     def from_table(self, table: Array) -> Array:
@@ -82,10 +79,10 @@ def ideal_probabilities(
     courses: CourseParameters = COURSE_PARAMETERS,
 ) -> Array:
     """Return P(answer | all shown findings) of each case; other parameters make another reader."""
-    if question.task in COURSE_TASKS:
-        found = [course_posterior(case, parameters=parameters, courses=courses) for case in shown]
-        chosen = "course" if question.task == Task.PROGRESSION else "outlook"
-        return np.array([getattr(one, chosen) for one in found])
+    if question.task == Task.PROGRESSION:
+        return np.array(
+            [course_posterior(case, parameters=parameters, courses=courses) for case in shown]
+        )
     table = posterior(shown, parameters=parameters, measured_gfr=question.measured_gfr)
     return question.from_table(table)
 
@@ -94,8 +91,6 @@ def guideline_probabilities(question: Question, shown: Sequence[Features]) -> Ar
     """Return what the rules of the field say, with the error of one creatinine."""
     if question.task == Task.PROGRESSION:
         return np.array([guideline_course(case) for case in shown])
-    if question.task == Task.OUTLOOK:
-        return np.array([guideline_outlook(case) for case in shown])
     return question.from_table(np.stack([_at_face_value(case) for case in shown]))
 
 

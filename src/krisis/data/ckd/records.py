@@ -201,10 +201,7 @@ class RecordMaker:
         )
 
     def _label(self, patient: SyntheticPatient | Course) -> Label:
-        task = self.question.task
-        if isinstance(patient, Course):
-            return patient.label if task == Task.PROGRESSION else patient.outlook
-        return self._label_of(patient.truth)
+        return patient.label if isinstance(patient, Course) else self._label_of(patient.truth)
 
     def _label_of(self, truth: Truth) -> Label:
         raised = int(truth.acr_mg_g >= 30.0) + int(truth.acr_mg_g > 300.0)
@@ -239,7 +236,9 @@ def _truth_fields(patient: SyntheticPatient | Course) -> JsonObject:
         return {
             "first_level": patient.first_egfr,
             "last_level": patient.last_egfr,
-            "level_after_two_years": patient.future_egfr,
+            "rapid_progression": patient.rapid,
+            "injured_at_visit": patient.injured_at,
+            "recovery": patient.recovery,
         }
     return {
         "usual_egfr": patient.truth.egfr,

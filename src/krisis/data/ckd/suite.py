@@ -22,7 +22,7 @@ from krisis.data.base import (
 )
 from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
 from krisis.data.ckd.courses import Course, draw_courses
-from krisis.data.ckd.deferral import COURSE_TASKS, Deferral
+from krisis.data.ckd.deferral import Deferral
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
 from krisis.data.ckd.labs import is_lab_table, read_lab_courses, read_labs
 from krisis.data.ckd.questions import task_of
@@ -39,6 +39,7 @@ from krisis.data.ckd.uci import (
     SOURCE,
     PatientFile,
     UciPatient,
+    is_uci_table,
     read_uci,
     refuse_single_class,
 )
@@ -50,7 +51,7 @@ SEX_CHOICES = ("unknown", "engineered")
 # The suite of the first version, whole: `krisis run ckd --preset v0.1 --data-path FILE`.
 PRESETS: Mapping[str, JsonObject] = {"v0.1": {"sex": "engineered", "impute": "median"}}
 _HELD_OUT, _TRAINING = 0, 1
-_CROSS_SECTIONAL_ONLY = (Task.ALBUMINURIA, Task.RISK, Task.OUTLOOK)
+_CROSS_SECTIONAL_ONLY = (Task.ALBUMINURIA, Task.RISK)
 
 
 def _tasks(*names: str) -> dict[str, Callable[..., Task]]:
@@ -58,7 +59,7 @@ def _tasks(*names: str) -> dict[str, Callable[..., Task]]:
 
 
 class CKDSuite(BaseDataSuite):
-    """Chronic kidney disease: is it there, in which stage, how has it developed, what will come.
+    """Chronic kidney disease: is it there, in which stage, how has it developed.
 
     Without ``data_path``, ``config.n_synthetic`` patients of the embedded cohort are evaluated;
     with it, the held-out share of the file, and synthetic patients as well where ``n_synthetic`` is
@@ -76,7 +77,6 @@ class CKDSuite(BaseDataSuite):
         Task.DETECTION,
         Task.STAGING,
         Task.PROGRESSION,
-        Task.OUTLOOK,
         Task.RISK,
         Task.ALBUMINURIA,
     )
@@ -119,9 +119,12 @@ class CKDSuite(BaseDataSuite):
                 f"the preset {preset!r} is made of the UCI file and synthetic patients; name the "
                 "file: --data-path FILE"
             )
-        if preset and self.config.task in COURSE_TASKS:
-            self.data_path = None  # the file has one visit per patient
-            chosen = {}
+        if preset and self.config.task == Task.PROGRESSION:
+            self.notice = (
+                f"{self.data_path} has one visit per patient, so progression under the preset "
+                f"{preset} is asked about synthetic patients alone"
+            )
+            self.data_path, chosen = None, {}
         self.sex, self.sex_column = chosen.get("sex", sex), sex_column
         self.split_stage_3, self.impute = split_stage_3, chosen.get("impute", impute)
         if self.sex not in SEX_CHOICES:
@@ -207,7 +210,7 @@ class CKDSuite(BaseDataSuite):
         by_sex = "" if self.preset else ", sex is not stated and decides the stage"
         flagged = (
             "the change is 15 to 25 %, or fewer than two estimates are shown"
-            if self.config.task in COURSE_TASKS
+            if self.config.task == Task.PROGRESSION
             else f"the eGFR is within {deferral.margin_ml_min:g} mL/min/1.73 m² of a limit of the "
             f"stages{by_sex}, or the diagnosis contradicts the stage"
         )
@@ -232,7 +235,7 @@ class CKDSuite(BaseDataSuite):
                 "sex='engineered' draws a sex for patients of a file, and those of the embedded "
                 "cohort have theirs; leave it out or give data_path"
             )
-        if self.config.task in COURSE_TASKS and (self.sex != "unknown" or self.sex_column):
+        if self.config.task == Task.PROGRESSION and (self.sex != "unknown" or self.sex_column):
             given = f"sex_column={self.sex_column!r}" if self.sex_column else f"sex={self.sex!r}"
             raise InvalidValue(
                 f"{given} is not offered for a file of visits, which states sex in its column sex; "
@@ -242,7 +245,7 @@ class CKDSuite(BaseDataSuite):
     def _check_choices(self) -> None:
         self._check_sex()
         task, path = self.config.task, self.data_path
-        if self.measured_gfr and task in (*COURSE_TASKS, Task.ALBUMINURIA):
+        if self.measured_gfr and task in (Task.PROGRESSION, Task.ALBUMINURIA):
             raise InvalidValue(
                 f"measured_gfr=True asks about the measured rate, which {task} does not; leave it "
                 "out"
@@ -312,6 +315,11 @@ class CKDSuite(BaseDataSuite):
     def _file(self) -> PatientFile[Any]:
         assert self.data_path is not None
         if self.config.task == Task.PROGRESSION:
+            if not is_lab_table(self.data_path) and is_uci_table(self.data_path):
+                raise InvalidFile(
+                    f"{self.data_path} has one visit per patient, and progression needs several; "
+                    "leave the file out, or type --preset v0.1"
+                )
             return read_lab_courses(self.data_path)
         if self.config.task == Task.STAGING and is_lab_table(self.data_path):
             return read_labs(self.data_path)
@@ -354,7 +362,7 @@ class CKDSuite(BaseDataSuite):
     def _cohort(self, stream: int) -> Sequence[SyntheticPatient | Course]:
         n, share = self.config.n_synthetic, self.config.test_size
         n = n if stream == _HELD_OUT else max(1, round(n * (1 - share) / share))
-        if self.config.task in COURSE_TASKS:
+        if self.config.task == Task.PROGRESSION:
             return draw_courses(n, seed=self.config.seed, stream=stream)
         return draw_cohort(n, seed=self.config.seed, stream=stream, measured_gfr=self.measured_gfr)
 

@@ -74,13 +74,23 @@ class Row:
 def read_uci(path: str | Path, *, sex_column: str | None = None) -> PatientFile[UciPatient]:
     """Read and check a file; `InvalidFile` names the column and row of what cannot be read."""
     place = Path(path)
-    text, found = read_file(place)
-    header, rows = _arff(place, text) if _is_arff(text) else csv_rows(place, text, found)
+    header, rows, found = _header_and_rows(place)
     columns = _column_positions(place, header, sex_column)
     for row in rows:
         found.patients.append(_patient(row, columns, found))
     _check_patients(found)
     return found
+
+
+def is_uci_table(place: Path) -> bool:
+    """Say whether a file has the creatinine and the diagnosis of the UCI file: one visit each."""
+    return {"sc", "class"} <= set(_names(_header_and_rows(place)[0]))
+
+
+def _header_and_rows(place: Path) -> tuple[list[str], Iterator[Row], PatientFile[Any]]:
+    text, found = read_file(place)
+    header, rows = _arff(place, text) if _is_arff(text) else csv_rows(place, text, found)
+    return header, rows, found
 
 
 def read_file(place: Path) -> tuple[str, PatientFile[Any]]:
@@ -172,8 +182,7 @@ def _cells(place: Path, line: int, text: str) -> list[str]:
 
 
 def _column_positions(place: Path, header: list[str], sex_column: str | None) -> dict[str, int]:
-    names = [clean(name).lower() for name in header]
-    names = [_OTHER_NAMES.get(name, name) for name in names]
+    names = _names(header)
     twice = sorted(name for name, count in Counter(names).items() if count > 1 and name in COLUMNS)
     if twice:
         raise InvalidFile(f"{place} has the column {twice[0]!r} twice; remove one of them")
@@ -190,6 +199,11 @@ def _column_positions(place: Path, header: list[str], sex_column: str | None) ->
             raise InvalidFile(f"{place} row 1 lacks the column {sex_column!r} named for sex")
         positions["sex"] = names.index(wanted)
     return positions
+
+
+def _names(header: list[str]) -> list[str]:
+    names = [clean(name).lower() for name in header]
+    return [_OTHER_NAMES.get(name, name) for name in names]
 
 
 def _separator_hint(header: list[str]) -> str:

@@ -59,6 +59,7 @@ _CODES: Mapping[str, Mapping[str, int]] = {
     "told": {**_YES_NO, "borderline": 2},
     "told_prediabetes": _YES_NO,
 }
+_TO_A_TENTH = ("bmi", "waist")  # 32.0 is measured to a tenth, and shown so
 _ID, _RACE = "SEQN", "RacehispanicOriginWNhAsian"
 _SEXES: Mapping[Value, str] = {0: "male", 1: "female"}
 
@@ -125,4 +126,4 @@ def _value(name: str, cell: str) -> Value:
         number = 0.0
     if name.startswith("diastolic") and number < LEAST_DIASTOLIC_MMHG:
         return None
-    return int(number) if number.is_integer() else number
+    return int(number) if number.is_integer() and name not in _TO_A_TENTH else number

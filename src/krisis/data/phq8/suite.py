@@ -71,7 +71,7 @@ class _Case:
     """A participant as the suite holds them.
 
     ``withheld``, ``exchanges`` (the exchanges that show an item's score) and ``probabilities`` (of
-    the scores of each item, given the interview) are empty where nobody knows.
+    the scores of each item, given what is said of it) are empty where nobody knows.
     """
 
     transcript: Transcript
@@ -161,22 +161,22 @@ class PHQ8Suite(BaseDataSuite):
         self._licence = "" if self.data is None else NOTICE.format(path=self.data)
         self.notice = self._licence
         if self.data is None:  # the author of the interviews knows what each of them shows
-            self.baselines = (*type(self).baselines, "rule/evidence-only", "ideal")
+            self.baselines = (*type(self).baselines, "ideal")
 
     @property
     def rules(self) -> Mapping[str, Rule]:
-        """Return the reader by keywords, the one that reads nothing, and those without error."""
+        """Return the reader by keywords, the one that reads nothing, and the one without error."""
         rules: dict[str, Rule] = {
             "lexicon": Lexicon(),
             "always-0": lambda features, context: Judgement(0),
         }
         if self.data is not None:
             return rules
-        return {**rules, "evidence-only": self._read_evidence_only, "ideal": self._read_ideally}
+        return {**rules, "ideal": self._read_ideally}
 
     @cached_property
     def _known(self) -> Mapping[tuple[str, str], tuple[float, ...]]:
-        """Return the probability of each score of each item, given its interview."""
+        """Return the probability of each score of each item, given what is said of it."""
         return {
             (text, item_words(item)): case.probabilities[item.key]
             for case in self._cases
@@ -184,15 +184,8 @@ class PHQ8Suite(BaseDataSuite):
             for item in ITEMS
         }
 
-    def _read_evidence_only(self, features: Features, context: str) -> Judgement:
-        """Judge as the author of the interview would: every score that it shows, and no other."""
-        chances = self._known[context, str(features["item"])]
-        if max(chances) < 1.0:
-            return Judgement(None, abstain=True)
-        return Judgement(chances.index(1.0), 1.0)
-
     def _read_ideally(self, features: Features, context: str) -> Judgement:
-        """Judge at the least expected cost: where nothing is said, by what the other items say."""
+        """Judge at the least expected cost, by what is said of the item."""
         chances = self._known[context, str(features["item"])]
         losses = np.array(chances) @ LOSSES
         best = int(losses.argmin())

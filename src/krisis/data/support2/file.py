@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from krisis.errors import InvalidFile
+from krisis.errors import InvalidFile, MissingExtra
 from krisis.pulling import PackagedFile
 
 SUPPORT2 = PackagedFile(
@@ -61,7 +61,7 @@ def read_patients(columns: tuple[str, ...]) -> tuple[Patient, ...]:
     """Read the patients from the file in the cache, or say in one sentence what to type."""
     path = SUPPORT2.path
     if not path.is_file():
-        raise InvalidFile(
+        raise MissingExtra(
             "the patients of SUPPORT2 are not on this machine; type: krisis pull support2"
         )
     return _read(path, SUPPORT2, path.stat().st_mtime_ns, columns)
