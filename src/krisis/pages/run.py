@@ -494,7 +494,7 @@ def _worst(result: BenchmarkResult, ids: ShownIds) -> list[Section]:
         Column("name", "truth"),
         Column("figure", "confidence"),
         Column("name", "why deferral"),
-        Column("name", "what the model wrote"),
+        Column("name", "what was written"),
     )
     parts: list[Content] = []
     for kind in worst_rows(result.rows):

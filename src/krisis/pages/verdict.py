@@ -346,7 +346,7 @@ def _right(table: Table, rival: _Comparator | None) -> VerdictLine:
                 words=f"{rival.name} {{}} on {count(int(both.sum()))} of them",
                 estimate=Estimate(theirs),
             ),
-            Stated(words="on these the model {}", estimate=Estimate(mine), brief=False),
+            Stated(words="on these it was right in {}", estimate=Estimate(mine), brief=False),
         ]
         difference = _mean_of_parts(table, [(_minus(table.correct, rival.correct), both)])
     # The best constant answer is the most frequent truth of the cases that were answered.

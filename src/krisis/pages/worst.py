@@ -45,14 +45,14 @@ def worst_rows(rows: Sequence[EvaluationResult]) -> list[WorstRows]:
         (
             "answer_when_should_defer",
             "Answered when deferral was due",
-            "The case could not be settled from what was shown, and the model settled it.",
+            "The case could not be settled from what was shown, and was answered all the same.",
             table.answered & (table.should_abstain == 1),
             -stated,
         ),
         (
             "abstain_when_should_answer",
             "Deferred needlessly",
-            "The case could be settled, and the model declined.",
+            "The case could be settled, and was left to others.",
             table.abstained & (table.should_abstain == 0),
             stated,
         ),

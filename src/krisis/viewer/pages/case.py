@@ -292,7 +292,7 @@ def _kept(metadata: JsonMapping, features: JsonMapping | None, sent: str) -> tup
     """Return the metadata that the card does not say elsewhere and that were not sent."""
     left = {name: value for name, value in sorted(metadata.items()) if name not in _IN_WORDS}
     if features is None:
-        return left, "The run did not store what was sent, so the model may have seen some of it."
+        return left, "The run did not store what was sent, so some of it may have been shown."
     text = sent.casefold()
     hidden = {
         name: value
