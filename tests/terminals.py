@@ -10,7 +10,8 @@ from pathlib import Path
 
 # Makes the terminal on standard input the one that ends the process when it is closed.
 _WITH_TERMINAL = (
-    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "import fcntl, os, signal, sys, termios; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    "os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.executable, [sys.executable, '-m', 'krisis', *sys.argv[1:]])"
 )
 

@@ -19,6 +19,11 @@ from krisis.runs.load import list_runs, load_run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
 N_RECORDS = 48
+# The tests themselves may run under nohup, and a process inherits that it ignores the signal.
+HEEDING = (
+    "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    "os.execv(sys.executable, [sys.executable, '-m', 'krisis', *sys.argv[1:]])"
+)
 
 
 def words(server: Any, out: Path) -> list[str]:
@@ -68,7 +73,7 @@ def test_a_closed_terminal_loses_nothing_and_nothing_is_paid_twice(
 def test_a_second_hang_up_is_no_second_ctrl_c(tmp_path: Path, loopback: Callable[..., Any]) -> None:
     server, out = loopback(latency=0.5), tmp_path / "runs"
     run = subprocess.Popen(
-        [sys.executable, "-m", "krisis", *words(server, out), "--display", "none"],
+        [sys.executable, "-c", HEEDING, *words(server, out), "--display", "none"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -242,20 +242,16 @@ def score_options(certificate: Certificate, calibrator: Calibrator | None) -> Sc
 def refuse_calibration_patients(certificate: Certificate, run: RunItems, sample: Sample) -> None:
     """Refuse a run of patients that the certificate was made on."""
     n_seen = certificate.calibration_patients.n_among(named_patients(run))
-    is_calibration_run = rows_hash(run, sample) == certificate.calibration_rows_hash
-    if not is_calibration_run and 0 < sample.n_patients == n_seen:
-        raise InvalidValue(
-            f"the certificate was made on all {run.words[0]}s of {run.source.path}, but not on "
-            "these very rows; if one was removed from that run since, the certificate is stale: "
-            "certify again, and verify it on a run of others"
-        )
-    if is_calibration_run:
+    are_same_rows = rows_hash(run, sample) == certificate.calibration_rows_hash
+    if are_same_rows:
         n_seen = sample.n_patients
     if n_seen:
+        stale = "; if one was removed from that run since, the certificate is stale: certify again"
         raise InvalidValue(
             f"{n_seen} of the {sample.n_patients} {run.words[0]}s of {run.source.path} are those "
             "that the certificate was made on, by their names; name a run of others (if they are "
             "others: rows named by number need ids, as of `krisis import --id`)"
+            f"{stale if n_seen == sample.n_patients and not are_same_rows else ''}"
         )
 
 
