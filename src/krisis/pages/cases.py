@@ -149,7 +149,6 @@ def cases_of_marks(chart: str, table: Table) -> MarkCases | None:
     known: dict[str, MarkCases] = {
         "reliability": of_bins.reliability,
         "confidence_histogram": of_bins.histogram,
-        "isotonic_correct": of_bins.level,
         "risk_coverage": _point,
         "generalized_risk": _point,
         "groups": _group,
@@ -214,13 +213,3 @@ class _Bins:
     def histogram(self, line: JsonMapping, column: str) -> RowFilter | None:
         outcome = line["outcome"]
         return self._between(_OUTCOMES[outcome], line, outcome) if column == "n" else None
-
-    def level(self, line: JsonMapping, column: str) -> RowFilter | None:
-        if "probability" not in line:  # the bars under the diagram
-            return self.reliability(line, column)
-        level, table = line["probability"], self._table
-        wanted = {"n": RowFilter(outcome="answered"), "n_true": RowFilter(correct="yes")}
-        n_stated = np.count_nonzero(table.confidence[table.usable] == level)
-        if column not in wanted or n_stated != line["n"]:  # of very many some are put in one
-            return None
-        return replace(wanted[column], confidence_min=level, confidence_max=level)
