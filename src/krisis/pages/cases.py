@@ -64,20 +64,11 @@ class OneCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCases:
-    """Cases of a pair, by its place: what they became in both runs, and which group they are of.
-
-    Without any of these it is the cases on which the runs differ. ``quadrant``, from 1 to 4, is
-    that both, only the left, only the right or neither has it right; a bin is named by its lower
-    end.
-    """
+    """Cases of a pair, by its place: what they became in the left and in the right run."""
 
     pair: int
     left: str = ""
     right: str = ""
-    group: str = ""
-    quadrant: int | None = None
-    left_bin: float | None = None
-    right_bin: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +85,7 @@ class ChartFile:
 
 
 # The cases behind a number of a chart: a line of its data and the column of the number.
-MarkCases = Callable[[JsonMapping, str], RowFilter | PairCases | None]
+MarkCases = Callable[[JsonMapping, str], RowFilter | None]
 
 
 def label_text(label: object) -> str:
