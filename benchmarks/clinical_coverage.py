@@ -22,11 +22,6 @@ from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
 N_TRUTH = 400_000
-WITH_INTERVALS = (
-    "calibration_in_the_large",
-    "calibration_slope",
-    "observed_expected_ratio",
-)
 
 
 def rows_of(run: Run) -> Rows:
@@ -38,11 +33,6 @@ def rows_of(run: Run) -> Rows:
             *(column.tolist() for column in columns), strict=True
         )
     )
-
-
-def chosen(of: str) -> list[BaseMetric]:
-    """Return the metrics of the bundle that have intervals."""
-    return [m for m in clinical_calibration_metrics(of) if m.key in WITH_INTERVALS]
 
 
 def by_product(metrics: list[BaseMetric], run: Run, seed: int) -> dict[str, tuple[float, Interval]]:
@@ -100,7 +90,7 @@ def main() -> None:
         if asked.match not in world.name:
             continue
         start = time.perf_counter()
-        method = partial(by_product, metrics := chosen(of))
+        method = partial(by_product, metrics := clinical_calibration_metrics(of))
         found += cells(world, method, n_runs=asked.runs, known=truth_of(world, metrics))
         print(world.name, f"{time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
         if asked.output:

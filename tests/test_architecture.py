@@ -298,7 +298,6 @@ ROUNDS = {
     "krisis.backends.reply": "quotes a model in an error",
     "krisis.confidence.evaluation": "a key of the JSON",
     "krisis.metrics.weighted_curve": "a key of the JSON",
-    "krisis.results.comparison.where": "names of bins",
     "krisis.decisions.costs": "YAML that is read back",
     "krisis.display": "places in a drawing, and scores in a shell",
     # Stages that pages see, not the other way round: one figure in a sentence or an error.

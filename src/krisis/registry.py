@@ -101,12 +101,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "calibration_in_the_large": f"{_CLINICAL}:CalibrationInTheLarge",
         "calibration_slope": f"{_CLINICAL}:CalibrationSlope",
         "observed_expected_ratio": f"{_CLINICAL}:ObservedExpectedRatio",
-        "integrated_calibration_index": f"{_CLINICAL}:IntegratedCalibrationIndex",
-        "e50": f"{_CLINICAL}:E50",
-        "e90": f"{_CLINICAL}:E90",
-        "corp_miscalibration": f"{_CLINICAL}:CorpMiscalibration",
-        "corp_discrimination": f"{_CLINICAL}:CorpDiscrimination",
-        "corp_uncertainty": f"{_CLINICAL}:CorpUncertainty",
     },
     # Functions that return several metrics: one word for all of them.
     "bundles": {

@@ -15,17 +15,14 @@ import pytest
 from scipy.stats import binom
 from tests.invented_runs import ANSWERS, invented_rows, result_of
 
-from krisis.metrics import BootstrapOptions, ExpectedCalibrationError, score_all
+from krisis.metrics import BootstrapOptions, ExpectedCalibrationError
 from krisis.metrics.base import EvaluationResult, MetricScores, Rows
-from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.table import Answers
 from krisis.pages.charts.curves import Curve
 from krisis.pages.charts.forest import forest, group_forest
 from krisis.pages.charts.reliability import (
     confidence_histogram,
     histogram_table,
-    isotonic,
-    isotonic_table,
     reliability,
     reliability_table,
 )
@@ -202,44 +199,6 @@ def test_the_figures_of_a_group_by_hand() -> None:
     assert list(shown.values()) == pytest.approx([right, answered, aligned])
     assert list(first.among.values()) == [30, 40, 40]
     assert list(overall_figures(rows).values()) == pytest.approx([right, answered, aligned])
-
-
-def test_the_corp_diagram_pools_levels_that_fall_and_names_the_parts_of_the_brier_score() -> None:
-    told = ((0.5, 4, 1), (0.7, 4, 3), (0.9, 4, 2))  # confidence, rows, right ones
-    rows = Rows(
-        EvaluationResult(1, int(i < right), confidence=c) for c, n, right in told for i in range(n)
-    )
-    table = isotonic_table(rows.table)
-    assert [(row["probability"], row["n"], row["n_true"]) for row in table] == list(told)
-    assert [row["recalibrated"] for row in table] == pytest.approx([0.25, 0.625, 0.625])
-    assert all(row["band_low"] < row["probability"] <= row["band_high"] for row in table)
-    run = BenchmarkResult(rows, {}, {}, "m")
-    figure = isotonic(run, "correct", PAGE).figure(PAGE)
-    # Brier: mean of (.5² + …); MCB + UNC − DSC with q = .25 and 5/8, ȳ = 1/2.
-    brier = (4 * 0.25 + 3 * 0.09 + 0.49 + 2 * 0.01 + 2 * 0.81) / 12
-    parts = (0.75**2 + 3 * 0.25**2 + 5 * 0.375**2 + 3 * 0.625**2) / 12
-    assert f"Brier score {brier:.3f} = miscalibration {brier - parts:.3f}" in figure.reading
-    assert f"discrimination {0.25 - parts:.3f} + uncertainty 0.250" in figure.reading
-    ElementTree.fromstring(figure.inline_svg)
-    none = BenchmarkResult(Rows([EvaluationResult(2, 2, confidence=0.5)]), {}, {}, "m")
-    assert not isotonic(none, "positive", PAGE).table
-
-
-@pytest.mark.parametrize(
-    ("metrics", "drawn"),
-    [
-        ([], []),
-        (["corp_uncertainty"], ["isotonic_correct"]),
-        (["corp_miscalibration[of=positive]"], ["isotonic_positive"]),
-    ],
-)
-def test_the_corp_diagram_is_drawn_for_what_the_run_was_scored_with(
-    metrics: list[str], drawn: list[str]
-) -> None:
-    rows = Rows(EvaluationResult(i % 2, i % 3 % 2, confidence=0.6) for i in range(12))
-    scores = score_all(metrics_from_names(metrics), rows)
-    names = charts_of(BenchmarkResult(rows, scores, {"suite": "toy"}, "rule"))
-    assert [name for name in names if name.startswith("isotonic")] == drawn
 
 
 def test_charts_without_data_are_not_drawn() -> None:

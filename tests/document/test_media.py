@@ -39,7 +39,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COMMANDS = {
-    "score": ("show", "r0.json", "-m", "accuracy", "-m", "risk_at_80_coverage", "-m", "e50"),
+    "score": (
+        "show",
+        "r0.json",
+        "-m",
+        "accuracy",
+        "-m",
+        "risk_at_80_coverage",
+        "-m",
+        "not_evaluated_rate",
+    ),
     "show": ("show", "r1.json"),
     "three": ("compare", "r0.json", "r1.json", "r2.json", "-m", "accuracy", "--permutations", "99"),
     "compare": ("compare", "r0.json", "r1.json", "-m", "accuracy", "--permutations", "99"),
@@ -128,10 +137,15 @@ def test_why_a_number_is_missing_is_said_in_words(
     printed: dict[tuple[str, str], str],
 ) -> None:
     lines = list(csv.DictReader(io.StringIO(printed["score", "csv"])))
-    (found,) = [one for one in lines if one["key"] == "e50" and one["column"] == "value"]
+    (found,) = [
+        one for one in lines if one["key"] == "not_evaluated_rate" and one["column"] == "value"
+    ]
     assert (found["low"], found["level"]) == ("", "")
     assert found["value"]
-    assert "E50 has no interval: it is reported as a point" in printed["score", "markdown"]
+    assert (
+        "Not-Evaluated Rate has no interval: it describes how this run went"
+        in printed["score", "markdown"]
+    )
 
 
 def test_the_winner_is_marked_in_every_medium() -> None:
@@ -258,7 +272,11 @@ def test_json_is_the_same_by_both_names_and_keyed_by_keys(
         asked = krisis(*COMMANDS[name], "--format", "json", cwd=folder)
         assert asked.stdout == printed[name, "json"]
     scores = json.loads(printed["score", "json"])["metric_scores"]
-    assert [score["key"] for score in scores.values()] == ["accuracy", "risk_at_80_coverage", "e50"]
+    assert [score["key"] for score in scores.values()] == [
+        "accuracy",
+        "risk_at_80_coverage",
+        "not_evaluated_rate",
+    ]
     assert len(json.loads(printed["three", "json"])["pairs"]) == 3
     (pair,) = json.loads(printed["compare", "json"])["pairs"]
     assert list(pair["deltas"]) == ["accuracy"]

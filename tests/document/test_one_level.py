@@ -32,7 +32,7 @@ from krisis.results.result import BenchmarkResult
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.viewer.app import create_app
 
-METRICS = ["accuracy", "aurc", "expected_calibration_error[n_bins=3]", "corp_miscalibration"]
+METRICS = ["accuracy", "aurc", "expected_calibration_error[n_bins=3]"]
 METRICS += ["disease_sensitivity", "disease_specificity", "deferral_alignment"]
 
 

@@ -442,14 +442,20 @@ def test_entities_read_as_the_signs_they_stand_for() -> None:
 
 
 def test_why_a_figure_has_no_interval_is_said(demo: Path, tmp_path: Path) -> None:
-    saved, reason = tmp_path / "saved.json", "it is reported as a point"
-    shown = told("show", demo, "-m", "e50", "-m", "disease_f1", "--save", saved)
-    assert f"E50 has no interval: {reason}" in unwrapped(shown)
-    both = told("show", demo, "-m", "e50", "-m", "e90", "--save", tmp_path / "both.json")
-    assert f"E50, E90 have no interval: {reason}" in unwrapped(both)  # the reason is given once
+    saved, reason = tmp_path / "saved.json", "it describes how this run went, and no patients"
+    shown = told("show", demo, "-m", "not_evaluated_rate", "-m", "disease_f1", "--save", saved)
+    words = f"Not-Evaluated Rate has no interval: {reason}"
+    assert words in unwrapped(shown)
     assert "Baselines on the same records" not in shown  # they have neither figure
-    words = escaped(f"E50 has no interval: {reason}")
-    assert build_sheet(saved).written("markdown").count(words) == 1
+    assert build_sheet(saved).written("markdown").count(escaped(words)) == 1
+
+
+def test_why_two_figures_have_no_interval_is_said_once(tmp_path: Path) -> None:
+    rows = [replace(row, cluster_id="one") for row in invented_rows(60)]
+    alone = result_of(rows).save(tmp_path / "alone.json")
+    shown = told("show", alone, "-m", "calibration_slope", "-m", "calibration_in_the_large")
+    names = "Calibration Slope, Calibration in the Large"
+    assert f"{names} have no interval: fewer than two patients" in unwrapped(shown)
 
 
 def test_a_run_is_repeated_from_where_it_is(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,3 +214,9 @@ def test_rows_without_signals_share_one_empty_mapping_that_copies_as_itself() ->
     assert pickle.loads(pickle.dumps(row)).signals is row.signals
     with pytest.raises(KeyError, match="token_msp"):
         row.signals["token_msp"]
+
+
+def test_a_slice_of_rows_is_a_list_of_them() -> None:
+    rows = Rows([EvaluationResult(1, place % 2) for place in range(5)])
+    assert rows[1:4:2] == [rows[1], rows[3]]
+    assert [row.ground_truth for row in rows[-2:]] == [1, 0]

@@ -8,30 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import special
-from sklearn.isotonic import IsotonicRegression
-from skmisc.loess import loess as reference_loess
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics import (
     BootstrapOptions,
-    BrierScore,
     EvaluationResult,
     clinical_calibration_metrics,
     score_all,
 )
 from krisis.metrics.base import Rows
 from krisis.metrics.clinical_calibration import (
-    E50,
-    E90,
     CalibrationInTheLarge,
     CalibrationSlope,
-    CorpDiscrimination,
-    CorpMiscalibration,
-    CorpUncertainty,
-    IntegratedCalibrationIndex,
     ObservedExpectedRatio,
 )
 from krisis.metrics.level_form import Recalibration
@@ -103,76 +92,11 @@ def test_the_clip_is_part_of_the_name_and_of_the_number() -> None:
     assert wide(rows).value > narrow(rows).value > 0
 
 
-@pytest.mark.parametrize("of", ["correct", "positive"])
-@pytest.mark.parametrize("digits", [None, 2, 1])
-def test_smoothed_errors_equal_an_independent_loess(of: str, digits: int | None) -> None:
-    rows = invented(250, digits=digits)
-    p, y = columns(rows, of)
-    fit = reference_loess(p, y, surface="direct", span=0.75, degree=2)
-    fit.fit()
-    distance = np.abs(fit.outputs.fitted_values - p)
-    found = [metric(of)(rows).value for metric in (IntegratedCalibrationIndex, E50, E90)]
-    expected = [distance.mean(), *np.quantile(distance, [0.5, 0.9])]
-    assert found == pytest.approx(expected, abs=1e-6)
-
-
-def test_very_many_probabilities_are_smoothed_in_groups_and_hardly_move() -> None:
-    rows = invented(1500)
-    p, y = columns(rows, "correct")
-    fit = reference_loess(p, y, surface="direct", span=0.75, degree=2)
-    fit.fit()
-    distance = np.abs(fit.outputs.fitted_values - p)
-    assert IntegratedCalibrationIndex()(rows).value == pytest.approx(distance.mean(), abs=3e-5)
-    assert E90()(rows).value == pytest.approx(np.quantile(distance, 0.9), abs=1e-4)
-
-
 def told(*pairs: tuple[float, int, int]) -> list[EvaluationResult]:
     """Rows as (confidence, rows, right ones)."""
     return [
         EvaluationResult(1, int(i < right), confidence=c) for c, n, right in pairs for i in range(n)
     ]
-
-
-def test_few_levels_of_confidence_are_compared_with_their_own_shares() -> None:
-    """Nine tenths of the rows have one confidence: no parabola goes through their neighbours."""
-    rows = told((0.9, 18, 15), (0.5, 2, 2))
-    gaps = [abs(15 / 18 - 0.9)] * 18 + [0.5] * 2
-    assert IntegratedCalibrationIndex()(rows).value == pytest.approx(np.mean(gaps), abs=1e-12)
-    assert E50()(rows).value == pytest.approx(gaps[0], abs=1e-12)
-    assert E90()(rows).value == pytest.approx(np.quantile(gaps, 0.9), abs=1e-12)
-    assert IntegratedCalibrationIndex()(told((0.7, 12, 6))).value == pytest.approx(0.2)
-    # Probabilities that differ by rounding alone are one level, whatever lies far away.
-    tiny = told((0.0, 9, 3), (1e-237, 3, 1), (1.0, 2, 2))
-    assert IntegratedCalibrationIndex()(tiny).value == pytest.approx(12 / 14 / 3)
-
-
-@pytest.mark.parametrize("of", ["correct", "positive"])
-def test_corp_equals_scikit_learn_and_adds_up_to_the_brier_score(of: str) -> None:
-    rows = invented(300, digits=2)
-    p, y = columns(rows, of)
-    fit = IsotonicRegression(y_min=0, y_max=1).fit(p, y).predict(p)
-    brier, share = float(np.mean((p - y) ** 2)), y.mean()
-    isotonic = float(np.mean((fit - y) ** 2))
-    mcb, dsc, unc = (
-        metric(of)(rows).value
-        for metric in (CorpMiscalibration, CorpDiscrimination, CorpUncertainty)
-    )
-    assert mcb == pytest.approx(brier - isotonic, abs=1e-12)
-    assert dsc == pytest.approx(share * (1 - share) - isotonic, abs=1e-12)
-    assert mcb - dsc + unc == pytest.approx(BrierScore()(rows).value, abs=1e-12)
-
-
-@given(
-    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=25),
-)
-def test_corp_always_adds_up_and_no_part_is_negative(cases: list[tuple[float, bool]]) -> None:
-    rows = [EvaluationResult(1, int(right), confidence=c) for c, right in cases]
-    parts = [
-        metric()(rows).value for metric in (CorpMiscalibration, CorpDiscrimination, CorpUncertainty)
-    ]
-    assert min(parts) >= 0
-    brier = np.mean([(c - right) ** 2 for c, right in cases])
-    assert parts[0] - parts[1] + parts[2] == pytest.approx(brier, abs=1e-9)
 
 
 def test_observed_over_expected_counts_answered_rows_with_a_confidence() -> None:
@@ -200,22 +124,21 @@ def test_observed_over_expected_counts_answered_rows_with_a_confidence() -> None
         (CalibrationSlope(), told((0.9, 5, 5), (0.8, 3, 1)), "probability_separates_the_outcomes"),
         (CalibrationSlope(), told((0.9, 5, 0), (0.8, 3, 3)), "probability_separates_the_outcomes"),
         (CalibrationSlope(), told((1.0, 3, 2), (1 - 1e-9, 3, 1)), "all_probabilities_are_equal"),
-        (IntegratedCalibrationIndex(), told((0.9, 9, 5)), "needs_at_least_10_rows"),
         (ObservedExpectedRatio(), told((0.0, 4, 1)), "no_outcome_is_expected"),
         (ObservedExpectedRatio(), told((1e-310, 4, 1)), "no_outcome_is_expected"),
-        (E50(), [EvaluationResult(1, 1)], "no_rows_with_confidence"),
+        (ObservedExpectedRatio(), [EvaluationResult(1, 1)], "no_rows_with_confidence"),
         (
-            CorpMiscalibration("positive"),
+            ObservedExpectedRatio("positive"),
             Rows([EvaluationResult(1, 1, confidence=0.7)], Answers((0, 1, 2), positive=1)),
             "task_has_not_two_answers_with_a_positive_one",
         ),
         (
-            CorpMiscalibration("positive"),
+            ObservedExpectedRatio("positive"),
             [EvaluationResult("up", "up", confidence=0.7)],
             "task_has_not_two_answers_with_a_positive_one",
         ),
         (
-            CorpMiscalibration("positive"),
+            ObservedExpectedRatio("positive"),
             Rows([EvaluationResult(3, 1, confidence=0.7)], Answers((0, 1), positive=1)),
             "non_binary_labels_or_predictions",
         ),
@@ -248,10 +171,8 @@ def test_the_positive_answer_is_that_of_the_task() -> None:
 
 
 def test_nine_tenths_against_the_positive_answer_are_one_tenth_for_it() -> None:
-    """1 − 0.9 is a hair below 0.1: as two levels, isotonic regression would tell them apart."""
+    """1 − 0.9 is a hair below 0.1: as two levels, they would separate the outcomes."""
     rows = [EvaluationResult(0, 0, confidence=0.9), EvaluationResult(1, 1, confidence=0.1)]
-    assert CorpDiscrimination("positive")(rows).value == 0
-    assert CorpMiscalibration("positive")(rows).value == pytest.approx((0.5 - 0.1) ** 2)
     assert CalibrationSlope("positive")(rows).details["reason"] == "all_probabilities_are_equal"
 
 
@@ -273,12 +194,12 @@ def test_a_wrong_parameter_is_refused(
 def test_a_bundle_is_one_word_and_takes_parameters() -> None:
     names = ["accuracy", "clinical_calibration", "clinical_calibration[of=positive]"]
     found = metrics_from_names(names)
-    assert len(found) == 19
+    assert len(found) == 7
     assert found[0].key == "accuracy"
-    assert [m.identifier for m in found[1:10]] == [
+    assert [m.identifier for m in found[1:4]] == [
         m.identifier for m in clinical_calibration_metrics()
     ]
-    assert all(m.identifier.endswith("[of=positive]") for m in found[10:])
+    assert all(m.identifier.endswith("[of=positive]") for m in found[4:])
     with pytest.raises(InvalidValue, match=r"the bundle .* cannot be made"):
         metrics_from_names(["clinical_calibration[n=1]"])
     with pytest.raises(UnknownName, match="did you mean 'clinical_calibration'"):
@@ -290,14 +211,6 @@ def every_metric() -> list:
 
 
 OPTIONS = BootstrapOptions(n_resamples=60)
-POINTS = {
-    "integrated_calibration_index",
-    "e50",
-    "e90",
-    "corp_miscalibration",
-    "corp_discrimination",
-    "corp_uncertainty",
-}
 
 
 @pytest.mark.parametrize("rows", [invented(90, digits=2, per_patient=3)], ids=len)
@@ -306,32 +219,23 @@ def test_every_interval_exists_holds_its_value_and_repeats(rows: Rows) -> None:
     for label, score in scores.items():
         interval = score.interval
         assert interval is not None, label
-        if score.key in POINTS:
-            assert interval.reason == "reported_as_a_point"
-            assert math.isnan(interval.low)
-            continue
         assert interval.low <= score.value <= interval.high, label
         assert interval.low < interval.high, label
         assert again[label].interval == interval
 
 
 def test_no_error_seen_leaves_no_interval_without_width() -> None:
-    """Points have no interval at all, and say so."""
     rows = told((0.9, 30, 30), (0.8, 10, 10))
     scores = score_all(clinical_calibration_metrics(), rows, intervals=OPTIONS)
     defined = {score.key: score.interval for score in scores.values() if score.interval}
-    assert len(defined) == 7  # but for intercept and slope
-    for key, interval in defined.items():
-        if key in POINTS:
-            assert interval.reason == "reported_as_a_point"
-        else:
-            assert interval.low < interval.high, key
+    assert list(defined) == ["observed_expected_ratio"]  # intercept and slope do not exist
+    assert all(interval.low < interval.high for interval in defined.values())
 
 
 def test_patients_widen_the_intervals_of_their_rows() -> None:
     """The same rows of 15 patients in place of 90 say less, about every figure."""
     alone, together = invented(90, digits=2), invented(90, digits=2, per_patient=6)
-    metrics = clinical_calibration_metrics()[:3]
+    metrics = clinical_calibration_metrics()
     widths = [
         [
             s.interval.high - s.interval.low
@@ -415,8 +319,6 @@ def test_influences_are_the_derivatives_by_the_weights_of_patients() -> None:
     for metric in every_metric():
         weighted = metric.form(table).on(table.patients)
         found = weighted.influences(np.ones((n, 1)))
-        if found is None:
-            continue
         each = step * np.eye(n)
         slope = (weighted.values(1 + each) - weighted.values(1 - each)) / (2 * step)
         assert found[:, 0] == pytest.approx(slope, abs=1e-6), metric.label
@@ -455,6 +357,3 @@ def test_two_runs_are_compared_by_every_figure_that_is_named() -> None:
     found = pair.deltas
     assert len(found) == len(metrics)
     assert found["observed_expected_ratio"].p_value < 0.05
-    assert found["corp_uncertainty"].delta == 0
-    assert found["corp_discrimination"].delta == pytest.approx(0, abs=1e-12)
-    assert found["integrated_calibration_index"].p_value < 0.05

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.invented_runs import forge_description, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, Watched, eventually
@@ -20,7 +19,6 @@ from krisis.errors import InvalidValue
 from krisis.json_values import dumps
 from krisis.metrics.base import Rows
 from krisis.metrics.partition import verdict
-from krisis.pages.charts.paired_confidence import in_bin
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_results
 from krisis.viewer.catalogue import Catalogue
@@ -121,12 +119,7 @@ def test_runs_with_more_rows_than_the_server_may_hold_are_left_to_the_command(
     assert "Compare the 2 that can be" not in text  # which would lead here again
 
 
-def test_the_group_in_which_they_differ_is_named_first_and_leads_to_its_cases(site: Site) -> None:
-    facts = site.get(f"/compare.json?{PAIR}").json["comparison"]["pairs"][0]["where"]
-    assert facts["standing_out"][0] == "stage: 3, right"
-    text = site.get(f"/compare?{PAIR}").text
-    assert text.index("Largest difference: stage 3") < text.index("<h2>Scores")
-    assert 'href="/compare/cases?run=z-old&amp;run=a-new&amp;group=stage%3A+3"' in text
+def test_the_cases_of_a_group_on_which_they_differ_are_found(site: Site) -> None:
     found = site.get(f"/compare/cases.json?{PAIR}&group=stage%3A%203&size=500").json
     rows = [
         i
@@ -135,6 +128,8 @@ def test_the_group_in_which_they_differ_is_named_first_and_leads_to_its_cases(si
     ]
     assert [case["position"] for case in found["cases"]] == rows
     assert found["n_found"] == len(rows) > 10
+    text = site.get(f"/compare/cases?{PAIR}&group=stage%3A%203").text
+    assert "<option selected>stage: 3</option><option>stage: 4</option>" in text
 
 
 def test_every_count_of_the_outcomes_leads_to_as_many_cases(site: Site) -> None:
@@ -203,13 +198,6 @@ def test_of_many_runs_the_newest_are_shown_and_more_than_six_are_refused(tmp_pat
         ("left=right&right=wrong", lambda a, b: (verdict(a), verdict(b)) == ("right", "wrong")),
         ("show=all&right=abstained", lambda a, b: b.abstained),
         ("show=all&surer=left", lambda a, b: a.confidence > b.confidence),
-        ("show=all&quadrant=1", lambda a, b: verdict(a) == verdict(b) == "right"),
-        ("show=all&quadrant=2", lambda a, b: verdict(a) == "right" != verdict(b)),
-        (
-            "show=all&left_bin=0.7&right_bin=0.8",
-            lambda a, b: 0.7 <= a.confidence < 0.8 <= b.confidence < 0.9,
-        ),
-        ("show=all&left_bin=0.9", lambda a, b: a.confidence >= 0.9),
     ],
 )
 def test_a_filter_keeps_exactly_the_cases_that_pass(
@@ -220,25 +208,6 @@ def test_a_filter_keeps_exactly_the_cases_that_pass(
     found = site.get(f"/compare/cases.json?{PAIR}&{query}&size=500").json
     assert [case["position"] for case in found["cases"]] == expected
     assert expected or query.endswith("surer=left")
-
-
-def test_every_square_of_confidences_leads_to_as_many_cases_as_it_says(site: Site) -> None:
-    text = site.get(f"/compare?{PAIR}").text
-    squares = re.findall(r'href="([^"]*left_bin=[^"]*)">([\d,]+)<', text)
-    assert len(squares) > 20
-    for address, words in squares:
-        place = html.unescape(address).replace("/cases?", "/cases.json?")
-        assert site.get(place).json["n_found"] == int(words)
-    assert sum(int(words) for _, words in squares) == sum(row.error is None for row in LEFT)
-    marks = re.findall(r'href="([^"]*left_bin=[^"]*)" tabindex="-1"', text)
-    assert sorted(marks) == sorted(address for address, _ in squares)
-
-
-def test_a_computed_confidence_falls_into_the_bin_that_it_is_shown_in() -> None:
-    computed = np.array([1 - 0.9, 0.1, 0.8 - 0.1, 1.0])  # the first is 0.09999999999999998
-    assert in_bin(computed, 0.1).tolist() == [True, True, False, False]
-    assert in_bin(computed, 0.7).tolist() == [False, False, True, False]
-    assert in_bin(computed, 0.9).tolist() == [False, False, False, True]
 
 
 def test_both_replies_stand_beside_each_other_within_the_filter(site: Site) -> None:
@@ -265,9 +234,6 @@ def test_both_replies_stand_beside_each_other_within_the_filter(site: Site) -> N
         ("run=z-old&run=other-cases", 400),
         ("run=z-old&run=nothing", 404),
         (f"{PAIR}&left=maybe", 404),
-        (f"{PAIR}&quadrant=5", 400),
-        (f"{PAIR}&left_bin=2", 400),
-        (f"{PAIR}&left_bin=nan", 400),
         (f"{PAIR}&group=no%20such%20group", 200),
     ],
 )
@@ -319,12 +285,12 @@ def _never(asked: Any) -> Any:
 
 
 @pytest.mark.browser
-def test_two_clicks_from_home_say_where_two_runs_differ(watched: Watched, site: Site) -> None:
+def test_two_clicks_from_home_compare_two_runs(watched: Watched, site: Site) -> None:
     page = watched.page
     page.goto(site.address)
     page.check("input[value=z-old]")
     page.click("tr[data-key=a-new] .with-it")
-    eventually(page.locator(".verdict")).to_contain_text("Largest difference: stage 3")
+    eventually(page.locator(".verdict")).to_contain_text("Better?")
     page.click("a:has-text('old and new')")
     page.select_option("select[name=surer]", "right")
     page.wait_for_url("**surer=right**")

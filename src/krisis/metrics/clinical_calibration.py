@@ -1,4 +1,4 @@
-"""Calibration as clinical papers report it: recalibration, smoothed gaps, observed/expected, CORP.
+"""Calibration as clinical papers report it: recalibration, observed/expected.
 
 Told of answered rows with a confidence: with ``of="correct"`` as the probability that the answer is
 right, with ``of="positive"`` as that of the positive of two answers, given or not.
@@ -17,21 +17,11 @@ from krisis.metrics.base import BaseMetric
 from krisis.metrics.calibration import NO_CONFIDENCE
 from krisis.metrics.discrimination import DIGITS
 from krisis.metrics.forms import Form, Undefined
-from krisis.metrics.level_form import (
-    CorpPart,
-    LevelFigure,
-    ObservedExpected,
-    Outcomes,
-    Part,
-    Recalibration,
-    SmoothedGap,
-)
+from krisis.metrics.level_form import ObservedExpected, Outcomes, Recalibration
 from krisis.metrics.table import FloatArray, Table
-from krisis.statistics.loess import Summary
 from krisis.statistics.recalibration import separated
 
 OF = ("correct", "positive")
-FEWEST_ROWS = 10
 
 
 def outcomes_of(table: Table, of: str) -> Outcomes | Undefined:
@@ -198,153 +188,6 @@ class ObservedExpectedRatio(_OfProbability):
         return Undefined("no_outcome_is_expected") if math.isnan(form.value()) else form
 
 
-class _SmoothedError(_OfProbability):
-    """A summary of |loess curve − p| over rows."""
-
-    direction = "lower"
-    summary: Summary
-
-    def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:
-        """Return the summary, where there are rows to smooth."""
-        if outcomes.place.size < FEWEST_ROWS:
-            return Undefined(f"needs_at_least_{FEWEST_ROWS}_rows")
-        return SmoothedGap(outcomes, summary=self.summary)
-
-
-class IntegratedCalibrationIndex(_SmoothedError):
-    """Mean distance between probabilities and a smooth curve of what came true (ICI).
-
-    Formula: mean over rows of |loess(p) − p|, the curve being a local parabola through the nearest
-    three quarters of the rows (span 0.75, degree 2, tricube weights, fitted at every p as R's
-    `loess` with surface = "direct"). Direction: lower. Abstained rows are left out. Where fewer
-    than three different probabilities have weight the parabola is a line or a mean, so that few
-    levels of confidence give the distance of each level from its share of outcomes. Undefined for
-    fewer than ten rows.
-
-    Reference: Austin and Steyerberg, The Integrated Calibration Index (ICI) and related metrics
-    for quantifying the calibration of logistic regression models, Statistics in Medicine 38 (2019)
-    4051–4065.
-
-    >>> from krisis.metrics import EvaluationResult
-    >>> told = [(0.8, 1)] * 4 + [(0.8, 0)] * 2 + [(0.6, 1)] * 3 + [(0.6, 0)] * 3
-    >>> rows = [EvaluationResult(1, truth, confidence=p) for p, truth in told]
-    >>> round(IntegratedCalibrationIndex()(rows).value, 4)  # (|2/3 − .8| + |1/2 − .6|) / 2
-    0.1167
-    """
-
-    name = "Integrated Calibration Index"
-    summary = "mean"
-
-
-class E50(_SmoothedError):
-    """Median distance between probabilities and the smooth curve of `IntegratedCalibrationIndex`.
-
-    Formula: median over rows of |loess(p) − p|. Direction: lower. Abstained rows are left out.
-    Undefined for fewer than ten rows.
-
-    Reference: Austin and Steyerberg, Statistics in Medicine 38 (2019) 4051–4065.
-
-    >>> from krisis.metrics import EvaluationResult
-    >>> round(E50()([EvaluationResult(1, i % 2, confidence=0.8) for i in range(10)]).value, 4)
-    0.3
-    """
-
-    name = "E50"
-    summary = 0.5
-
-
-class E90(_SmoothedError):
-    """Distance between probabilities and the smooth curve that nine rows in ten do not exceed.
-
-    Formula: 90th percentile (R's type 7) over rows of |loess(p) − p|. Direction: lower. Abstained
-    rows are left out. Undefined for fewer than ten rows.
-
-    Reference: Austin and Steyerberg, Statistics in Medicine 38 (2019) 4051–4065.
-
-    >>> from krisis.metrics import EvaluationResult
-    >>> E90()([EvaluationResult(1, 1, confidence=0.8)]).details["reason"]
-    'needs_at_least_10_rows'
-    """
-
-    name = "E90"
-    summary = 0.9
-
-
-class _PartOfBrier(_OfProbability):
-    """A part of the Brier score by isotonic regression."""
-
-    part: Part
-
-    def figure(self, table: Table, outcomes: Outcomes) -> LevelFigure:
-        """Return the part."""
-        return CorpPart(outcomes, part=self.part)
-
-
-class CorpMiscalibration(_PartOfBrier):
-    """What the Brier score would gain if probabilities were recalibrated in order (MCB).
-
-    Formula: mean (p − y)² − mean (q − y)², q being the isotonic regression of outcomes y on p.
-    Direction: lower; never below 0. Brier = MCB − DSC + UNC. Abstained rows are left out.
-
-    Reference: Dimitriadis, Gneiting and Jordan, Stable reliability diagrams for probabilistic
-    classifiers, PNAS 118 (2021) e2016191118.
-
-    >>> from krisis.metrics import EvaluationResult
-    >>> rows = [EvaluationResult(1, truth, confidence=0.8) for truth in (1, 0)]
-    >>> round(CorpMiscalibration()(rows).value, 4)  # (.8 − .5)²
-    0.09
-    """
-
-    name = "CORP Miscalibration"
-    direction = "lower"
-    part = "miscalibration"
-
-
-class CorpDiscrimination(_PartOfBrier):
-    """What the order of the probabilities gains over one probability for all (DSC).
-
-    Formula: ȳ(1 − ȳ) − mean (q − y)², q as for `CorpMiscalibration`. Direction: higher. Abstained
-    rows are left out.
-
-    Reference: Dimitriadis, Gneiting and Jordan, PNAS 118 (2021) e2016191118.
-
-    >>> from krisis.metrics import EvaluationResult
-    >>> rows = [EvaluationResult(1, truth, confidence=0.5 + 0.3 * truth) for truth in (1, 0)]
-    >>> CorpDiscrimination()(rows).value
-    0.25
-    """
-
-    name = "CORP Discrimination"
-    direction = "higher"
-    part = "discrimination"
-
-
-class CorpUncertainty(_PartOfBrier):
-    """The Brier score of the share of outcomes itself, which no model can change (UNC).
-
-    Formula: ȳ(1 − ȳ). Direction: neither. Abstained rows are left out.
-
-    Reference: Dimitriadis, Gneiting and Jordan, PNAS 118 (2021) e2016191118.
-
-    >>> from krisis.metrics import EvaluationResult
-    >>> CorpUncertainty()([EvaluationResult(1, truth, confidence=0.8) for truth in (1, 0)]).value
-    0.25
-    """
-
-    name = "CORP Uncertainty"
-    part = "uncertainty"
-
-
 def clinical_calibration_metrics(of: str = "correct") -> list[BaseMetric]:
     """Return the metrics of calibration that clinical papers report, of one kind of outcome."""
-    return [
-        CalibrationInTheLarge(of),
-        CalibrationSlope(of),
-        ObservedExpectedRatio(of),
-        IntegratedCalibrationIndex(of),
-        E50(of),
-        E90(of),
-        CorpMiscalibration(of),
-        CorpDiscrimination(of),
-        CorpUncertainty(of),
-    ]
+    return [CalibrationInTheLarge(of), CalibrationSlope(of), ObservedExpectedRatio(of)]

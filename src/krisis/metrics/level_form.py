@@ -1,4 +1,4 @@
-"""Forms of stated probabilities and what came true: recalibration, smoothed gaps, CORP, ratios.
+"""Forms of stated probabilities and what came true: recalibration and ratios.
 
 Rows with one probability are one level. A figure is a function of how many rows and how many hits
 every level has, whatever the weights of the patients.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Literal
+from functools import partial
 
 import numpy as np
 from scipy import special
@@ -19,9 +18,7 @@ from krisis.metrics.forms import Form, Uncertainty, Weighted, prior_icc, ratio
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import BinnedAnswers, groups_of
-from krisis.statistics.corp import decomposition
 from krisis.statistics.intervals import Interval
-from krisis.statistics.loess import Summary, smoothed, summarised
 from krisis.statistics.recalibration import (
     intercepts,
     profile_interval,
@@ -33,7 +30,6 @@ from krisis.statistics.recalibration import (
 # Comparisons and bands work out thousands of curves.
 MOST_LEVELS = 200
 LEAST_EXPECTED = 1e-9
-AS_A_POINT = "reported_as_a_point"
 
 Columns = FloatArray  # levels × columns
 
@@ -73,11 +69,6 @@ class Outcomes:
         found = np.bincount(self.place[self.came_true], minlength=self.level.size)
         return found[:, None].astype(np.float64)
 
-    @cached_property
-    def curve(self) -> FloatArray:
-        """The loess of the hits at every level."""
-        return smoothed(self.level, self.rows, self.hits)[:, 0]
-
     def grouped(self, most: int) -> Outcomes:
         """Return the same with neighbouring levels as one where there are more than ``most``."""
         if self.level.size <= most:
@@ -104,11 +95,9 @@ class LevelFigure(Form):
     def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
         """Return one value per column; NaN where it does not exist."""
 
-    def pulls(
-        self, level: FloatArray, rows: Columns, hits: Columns
-    ) -> tuple[Columns, Columns] | None:
+    @abstractmethod
+    def pulls(self, level: FloatArray, rows: Columns, hits: Columns) -> tuple[Columns, Columns]:
         """Return how far one more row, and one more hit, of each level moves each value."""
-        return None
 
     @property
     def n_evaluated(self) -> int:
@@ -156,11 +145,9 @@ class _WeightedLevels(Weighted):
     def values(self, weights: FloatArray) -> FloatArray:
         return self.figure.values(self.level, self.rows @ weights, self.hits @ weights)
 
-    def influences(self, weights: FloatArray) -> FloatArray | None:
-        pulls = self.figure.pulls(self.level, self.rows @ weights, self.hits @ weights)
-        if pulls is None:
-            return None
-        moved: FloatArray = weights * (self.rows.T @ pulls[0] + self.hits.T @ pulls[1])
+    def influences(self, weights: FloatArray) -> FloatArray:
+        row, hit = self.figure.pulls(self.level, self.rows @ weights, self.hits @ weights)
+        moved: FloatArray = weights * (self.rows.T @ row + self.hits.T @ hit)
         return moved
 
 
@@ -258,48 +245,3 @@ class ObservedExpected(LevelFigure):
         answers = self.outcomes.answers(table)
         found = ratio_interval(answers, level=options.level, prior_icc=prior_icc(table))
         return Uncertainty(holding(found, self.value()))
-
-
-class PointFigure(LevelFigure):
-    """A figure that is reported without an interval; the calibration error has one."""
-
-    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return no interval, with the reason."""
-        return Uncertainty(Interval.undefined(AS_A_POINT, level=options.level))
-
-
-class SmoothedGap(PointFigure):
-    """Mean, or a quantile, over rows of |loess of hits on p − p|."""
-
-    low, high = 0.0, math.inf
-
-    def __init__(self, outcomes: Outcomes, *, summary: Summary) -> None:
-        super().__init__(outcomes)
-        self.summary = summary
-
-    def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
-        """Return the summary of the distances between curve and diagonal."""
-        return summarised(smoothed(level, rows, hits) - level[:, None], rows, self.summary)
-
-    def value(self) -> float:
-        """Return the number of all rows, from the curve that all summaries share."""
-        gap = self.outcomes.curve - self.outcomes.level
-        return float(summarised(gap[:, None], self.outcomes.rows, self.summary)[0])
-
-
-Part = Literal["miscalibration", "discrimination", "uncertainty"]
-
-
-class CorpPart(PointFigure):
-    """A part of the Brier score by isotonic regression."""
-
-    low, high = 0.0, 1.0
-
-    def __init__(self, outcomes: Outcomes, *, part: Part) -> None:
-        super().__init__(outcomes)
-        self.part = part
-
-    def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
-        """Return the part."""
-        found: FloatArray = getattr(decomposition(level, rows, hits), self.part)
-        return found

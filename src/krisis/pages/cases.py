@@ -64,20 +64,11 @@ class OneCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCases:
-    """Cases of a pair, by its place: what they became in both runs, and which group they are of.
-
-    Without any of these it is the cases on which the runs differ. ``quadrant``, from 1 to 4, is
-    that both, only the left, only the right or neither has it right; a bin is named by its lower
-    end.
-    """
+    """Cases of a pair, by its place: what they became in the left and in the right run."""
 
     pair: int
     left: str = ""
     right: str = ""
-    group: str = ""
-    quadrant: int | None = None
-    left_bin: float | None = None
-    right_bin: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +85,7 @@ class ChartFile:
 
 
 # The cases behind a number of a chart: a line of its data and the column of the number.
-MarkCases = Callable[[JsonMapping, str], RowFilter | PairCases | None]
+MarkCases = Callable[[JsonMapping, str], RowFilter | None]
 
 
 def label_text(label: object) -> str:
@@ -149,7 +140,6 @@ def cases_of_marks(chart: str, table: Table) -> MarkCases | None:
     known: dict[str, MarkCases] = {
         "reliability": of_bins.reliability,
         "confidence_histogram": of_bins.histogram,
-        "isotonic_correct": of_bins.level,
         "risk_coverage": _point,
         "generalized_risk": _point,
         "groups": _group,
@@ -214,13 +204,3 @@ class _Bins:
     def histogram(self, line: JsonMapping, column: str) -> RowFilter | None:
         outcome = line["outcome"]
         return self._between(_OUTCOMES[outcome], line, outcome) if column == "n" else None
-
-    def level(self, line: JsonMapping, column: str) -> RowFilter | None:
-        if "probability" not in line:  # the bars under the diagram
-            return self.reliability(line, column)
-        level, table = line["probability"], self._table
-        wanted = {"n": RowFilter(outcome="answered"), "n_true": RowFilter(correct="yes")}
-        n_stated = np.count_nonzero(table.confidence[table.usable] == level)
-        if column not in wanted or n_stated != line["n"]:  # of very many some are put in one
-            return None
-        return replace(wanted[column], confidence_min=level, confidence_max=level)

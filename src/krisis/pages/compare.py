@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from krisis.json_values import JsonMapping
 from krisis.metrics.base import Rows
 from krisis.metrics.explanations import reason_words
 from krisis.metrics.partition import verdicts
@@ -16,11 +15,9 @@ from krisis.metrics.table import Table as Cases
 from krisis.pages import numbers
 from krisis.pages.cases import PairCases
 from krisis.pages.charts.curves import Curve, not_drawable, risk_coverage
-from krisis.pages.charts.paired_confidence import paired_confidence
 from krisis.pages.charts.spec import FigureSpec, page_chart
 from krisis.pages.document import (
     Cell,
-    Chart,
     Column,
     Content,
     Document,
@@ -32,12 +29,10 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
-from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate, count
 from krisis.pages.style import Style
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
 from krisis.results.comparison.missing import MissingCases
-from krisis.results.comparison.where import FIGURES, GroupDifference, Where
 from krisis.results.ids import ShownIds
 from krisis.results.report_tables import mixture, optional_stopping
 from krisis.results.result import BenchmarkResult
@@ -47,7 +42,6 @@ OUTCOMES = ("right", "wrong", "left")  # left to a person: abstained, or without
 
 
 N_IDS_SHOWN = 5
-N_GROUPS_SHOWN = 5
 UNPAIRED = (
     "UNPAIRED: at least one file holds scores but no rows, so the runs are compared as if they had "
     "no case in common. Name full results or runs for a paired test."
@@ -73,7 +67,6 @@ def comparison_document(comparison: Comparison, *, with_ids: bool = True) -> Doc
     readers = _reader_section(comparison)
     ending = [
         *_curves(comparison),
-        *_confidences(comparison),
         _basis(comparison, ids),
         _tests(comparison),
         _spending(comparison),
@@ -103,7 +96,6 @@ def comparison_document(comparison: Comparison, *, with_ids: bool = True) -> Doc
                 parts=[_differences(comparison, pair)],
             ),
             *readers,
-            *_where_section(comparison, 0),
             *_changes_section(pair, 0, ids),
             *ending,
         ],
@@ -252,15 +244,11 @@ def _changes_section(pair: Pair, place: int, ids: ShownIds) -> list[Section]:
 
 
 def _verdict(comparison: Comparison, pair: Pair) -> Verdict:
-    """Return the headline: the primary difference, the margin, and where the runs differ."""
+    """Return the headline: the primary difference, and the margin."""
     level = comparison.options.level
     headline = [delta for delta in pair.deltas.values() if delta.primary]
     headline = headline or [delta for delta in pair.deltas.values() if delta.test][:1]
     lines = [line for delta in headline for line in _difference_lines(delta, level)]
-    if comparison.where:
-        where = comparison.where[0]
-        found = where_lines(where)[0] if where.standing_out else _no_group(where)
-        lines.append(VerdictLine(key="where", question="Where?", answer=None, reason=found))
     shown = [d.interval.level for d in headline if d.interval and d.interval.defined]
     return Verdict(lines, level=shown[0] if shown else level)
 
@@ -437,118 +425,9 @@ def _pair_section(comparison: Comparison, place: int, ids: ShownIds) -> Section:
     parts: list[Content] = [_differences(comparison, pair)]
     if pair.matched is not None:
         parts = [Sentences(case_sentences(pair)), _outcomes(pair, place), *parts]
-        parts += [part for one in _where_section(comparison, place) for part in one.parts]
     parts += [part for one in _changes_section(pair, place, ids) for part in one.parts]
     title = f"{pair.right} compared with {pair.left}"
     return Section(key=f"pair-{place}", title=title, parts=parts, folded=True)
-
-
-# --- Where they differ -----------------------------------------------------------------------
-
-
-def _where_section(comparison: Comparison, place: int) -> list[Section]:
-    if comparison.pairs[place].matched is None:
-        return []
-    where = comparison.where[place]
-    columns = (
-        Column("name", "group"),
-        Column("count", "cases"),
-        Column("share", where.left),
-        Column("share", where.right),
-        Column("difference", "difference", f"{where.right} minus {where.left}"),
-        Column("p", "p", "adjusted for all groups and figures together (max-T)"),
-    )
-    parts: list[Content] = [Sentences(where_lines(where))]
-    for figure, title in FIGURES.items():
-        shown = [one for one in where.differences if one.figure == figure]
-        rows: list[list[Cell]] = [
-            [
-                group_name(one),
-                one.n_rows,
-                one.left,
-                one.right,
-                Estimate.of(one.delta, one.interval),
-                one.p_adjusted,
-            ]
-            for one in shown
-        ]
-        keys = [one.name for one in shown]
-        cases = {(at, 0): PairCases(pair=place, group=key) for at, key in enumerate(keys)}
-        table = Table(columns=columns, rows=rows, keys=keys, title=title, cases=cases)
-        parts += [table] if rows else []
-    skipped = "; ".join(f"{name} ({reason})" for name, reason in where.skipped.items())
-    parts += [Sentences([f"Not tested: {skipped}."])] if skipped else []
-    return [Section(key="where", title="Where they differ", parts=parts, folded=True)]
-
-
-def where_lines(where: Where) -> list[str]:
-    """Say where two runs differ most, first in one sentence, then group by group."""
-    found = where.standing_out
-    if not found:
-        return [_nowhere(where)]
-    largest = "Largest" if found[0].more else "Smallest"
-    lines = [f"{largest} difference: {_in_words(where, found[0])}"]
-    lines += [f"Also {_in_words(where, one)}" for one in found[1:N_GROUPS_SHOWN]]
-    if len(found) > N_GROUPS_SHOWN:
-        lines.append(f"{len(found) - N_GROUPS_SHOWN} more groups stand out.")
-    n = len(where.differences)
-    return [*lines, f"Adjusted for {n} tests; groups overlap, so one may show in another."]
-
-
-def group_name(one: GroupDifference) -> str:
-    """Name a group as a reader would.
-
-    The truth, the deferral label and the confidence are groups too.
-    """
-    if one.heading == "truth":
-        return f"true answer {one.group}"
-    if one.heading == "deferral":
-        return "cases that should be deferred" if one.group == "due" else "cases safe to answer"
-    if one.heading == "reason for deferral":
-        return f"to defer for {one.group}"
-    if one.heading == "mean confidence of both":
-        given = one.group != "not stated by both"
-        return f"mean confidence {one.group}" if given else "at least one model gave no confidence"
-    return f"{one.heading} {one.group}"
-
-
-def _in_words(where: Where, one: GroupDifference) -> str:
-    write, plain = Column("difference", "").write, Column("share", "").write
-    sides = f"{where.left} {plain(one.left)}, {where.right} {plain(one.right)}"
-    return (
-        f"{group_name(one)}, {FIGURES[one.figure]} "
-        f"{write(Estimate.of(one.delta, one.interval))}; {sides} of {count(one.n_rows)} cases of "
-        f"{count(one.n_patients)} patients; elsewhere {write(one.delta - one.gap)}; adjusted "
-        f"{numbers.p_sentence(one.p_adjusted)}."
-    )
-
-
-def _no_group(where: Where) -> str:
-    n = len(where.differences)
-    if not n:
-        return "no group has enough patients inside and outside to be tested"
-    return f"no group stands out in {n} tests"
-
-
-def _nowhere(where: Where) -> str:
-    n = len(where.differences)
-    if not n:
-        return f"{_no_group(where).capitalize()}."
-    nearest = where.differences[0]
-    tested = (
-        f"{n} tests, nearest {group_name(nearest)}, {FIGURES[nearest.figure]}, adjusted "
-        f"{numbers.p_sentence(nearest.p_adjusted)}"
-    )
-    shown = [
-        one for one in where.overall.values() if not one.interval.low <= 0 <= one.interval.high
-    ]
-    if not shown:
-        return f"No group stands out, and no overall difference is shown ({tested})."
-    write = Column("difference", "").write
-    spread = " and ".join(
-        f"{FIGURES[one.figure]} {write(Estimate.of(one.delta, one.interval))}" for one in shown
-    )
-    return f"No group stands out: {spread}, spread evenly as far as is shown ({tested})."
 
 
 # --- Curves ----------------------------------------------------------------------------------
@@ -569,33 +448,6 @@ def _curves(comparison: Comparison) -> list[Section]:
 
     parts = [page_chart("risk_coverage", drawn, wide=True)]
     return [Section(key="curves", title="Risk and coverage", parts=parts, only_on_pages=True)]
-
-
-def _confidences(comparison: Comparison) -> list[Section]:
-    """Return the confidences of every run beside those of the first, case by case."""
-    style = Style().whole_width
-
-    def chart(place: int, pair: Pair, left: Cases, right: Cases) -> Chart:
-        def cases(line: JsonMapping, column: str) -> PairCases | None:
-            bins = {"left_bin": line["left"], "right_bin": line["right"]}
-            wanted = PairCases(pair=place, quadrant=line["quadrant"], **bins)
-            return wanted if column == "n" else None
-
-        def draw() -> Figure:
-            spec = paired_confidence(left, right, (pair.left, pair.right), style)
-            return spec.figure(style, cases=cases)
-
-        return Chart(key=f"confidence_{place}", draw=draw, wide=True)
-
-    charts = []
-    for place, pair in enumerate(comparison.pairs):
-        if pair.matched is not None and pair.left == next(iter(comparison.runs)):
-            left, right = (pair.matched.rows[name].table for name in (pair.left, pair.right))
-            if not np.isnan(left.confidence + right.confidence).all():
-                charts.append(chart(place, pair, left, right))
-    title = "Confidence, case by case"
-    section = Section(key="confidences", title=title, parts=charts, folded=True, only_on_pages=True)
-    return [section] if charts else []
 
 
 # --- What it rests on ------------------------------------------------------------------------

@@ -27,12 +27,7 @@ from krisis.pages.cases import (
 )
 from krisis.pages.charts.curves import not_drawable, risk_coverage, run_curves
 from krisis.pages.charts.forest import deferral, group_forest
-from krisis.pages.charts.reliability import (
-    confidence_histogram,
-    isotonic,
-    isotonic_table,
-    reliability,
-)
+from krisis.pages.charts.reliability import confidence_histogram, reliability
 from krisis.pages.charts.runs import about_runs
 from krisis.pages.charts.spec import FigureSpec, level_of, page_chart
 from krisis.pages.document import (
@@ -457,24 +452,11 @@ def _confidence(result: BenchmarkResult) -> list[Section]:
         builders["confidence_histogram"] = lambda runs, style: confidence_histogram(
             next(iter(runs.values())), style
         )
-    for of in _isotonic_outcomes(result.metric_scores):
-        if isotonic_table(table, of):
-            builders[f"isotonic_{of}"] = partial(_isotonic, of)
     parts: list[Content] = [*_charts(judged, builders, whole=judged is result)]
     if why:
         parts.append(Sentences([f"There is no risk–coverage curve: {why}."]))
     title = f"Confidence, {about}" if about else "Confidence"
     return [Section(key="confidence", title=title, parts=parts, only_on_pages=True)]
-
-
-def _isotonic(of: str, runs: Mapping[str, BenchmarkResult], style: Style) -> FigureSpec:
-    return isotonic(next(iter(runs.values())), of, style)
-
-
-def _isotonic_outcomes(scores: Mapping[str, MetricScore]) -> list[str]:
-    """Return the outcomes of whose probabilities the run was scored with a part of CORP."""
-    corp = [score for score in scores.values() if score.key.startswith("corp_")]
-    return sorted({str(score.parameters.get("of", "correct")) for score in corp})
 
 
 _QUEUES = {
@@ -576,8 +558,8 @@ _FAMILIES = {
     "Deferral": ("deferral", "right_decisions", "inappropriate", "accuracy_on_answerable"),
     "Decisions": ("decision_",),
     "Confidence": (
-        *("expected_calibration", "brier", "calibration", "observed", "integrated", "e50", "e90"),
-        *("debiased", "corp_", "auroc", "log_loss", "aurc", "augrc", "risk_at", "eaurc", "eaugrc"),
+        *("expected_calibration", "brier", "calibration", "observed"),
+        *("debiased", "auroc", "log_loss", "aurc", "augrc", "risk_at", "eaurc", "eaugrc"),
     ),
 }
 

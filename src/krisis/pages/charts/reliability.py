@@ -9,10 +9,8 @@ import numpy as np
 from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics.base import MetricScore
 from krisis.metrics.calibration import ExpectedCalibrationError, GapSum, confidence_bin
-from krisis.metrics.clinical_calibration import outcomes_of
 from krisis.metrics.explanations import reason_words
-from krisis.metrics.forms import Share, Undefined, prior_icc
-from krisis.metrics.level_form import MOST_LEVELS, Outcomes
+from krisis.metrics.forms import Share, prior_icc
 from krisis.metrics.table import Table
 from krisis.pages.charts.curves import not_drawable
 from krisis.pages.charts.spec import (
@@ -30,7 +28,6 @@ from krisis.pages.style import Mark, Series, Style, series
 from krisis.results.base import BenchmarkResult
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import consistency_band
-from krisis.statistics.corp import decomposition, isotonic_band, recalibrated
 from krisis.statistics.intervals import DEFAULT_LEVEL, level_name
 
 N_HISTOGRAM_BINS = 20
@@ -245,105 +242,6 @@ def _with_counts(diagram: Chart, rows: Sequence[JsonObject], style: Style, size:
     )
     counts = (bars + numbers).properties(width=size, height=style.font * 4)
     return alt.vconcat(diagram, counts, spacing=style.font * 0.6)
-
-
-# --- Isotonic regression, without bins -------------------------------------------------------
-
-
-def isotonic(run: BenchmarkResult, of: str, style: Style) -> FigureSpec:
-    """Draw how often an outcome is true, fitted to rise with its stated probability (CORP)."""
-    table, level = run.rows.table, level_of(run.metric_scores)
-    rows, percent = isotonic_table(table, of, level=level), level_name([level])
-    if not rows:
-        return nothing_to_draw(f"isotonic_{of}", "No probability was stated")
-    outcomes = outcomes_of(table, of)
-    assert isinstance(outcomes, Outcomes)
-    parts = decomposition(outcomes.level, outcomes.rows, outcomes.hits)
-    mcb, dsc, unc = (float(part[0]) for part in parts)
-    n = sum(row["n"] for row in rows)
-    n_outside = sum(
-        row["n"] for row in rows if not row["band_low"] <= row["recalibrated"] <= row["band_high"]
-    )
-    meant = "the answer is right" if of == "correct" else "the positive answer is true"
-    index = confidence_bin(outcomes.probability, N_HISTOGRAM_BINS)
-    counts = [
-        {"low": b / N_HISTOGRAM_BINS, "high": (b + 1) / N_HISTOGRAM_BINS, "n": int(n_in)}
-        for b, n_in in enumerate(np.bincount(index, minlength=N_HISTOGRAM_BINS))
-        if n_in
-    ]
-    title = "stated confidence" if of == "correct" else "probability of the positive answer"
-    said = [figure(Estimate(one)) for one in (mcb - dsc + unc, mcb, dsc, unc)]
-    brier = f"Brier score {said[0]} = miscalibration {said[1]}"
-    return FigureSpec(
-        name=f"isotonic_{of}",
-        title=f"{count(n_outside)} of {count(n)} cases are outside the band of a calibrated model",
-        reading=(
-            f"The line is how often {meant}, fitted to rise with the stated probability (isotonic "
-            "regression); on the diagonal probabilities can be believed. The shaded band holds the "
-            f"line of a calibrated model in {percent} of repetitions, point by point. {brier} − "
-            f"discrimination {said[2]} + uncertainty {said[3]}."
-        ),
-        draw=lambda width: _with_counts(
-            _isotonic_diagram(rows, meant, title, style, width), counts, style, width
-        ),
-        table=rows,
-        key=[
-            Mark("line", Series(CORRECT), f"how often {meant}, fitted to rise"),
-            Mark("box", Series(MUTED), f"line of a calibrated model, {percent} point by point"),
-            Mark("line", Series(MUTED, (4, 4)), "probabilities that can be believed"),
-        ],
-    )
-
-
-def isotonic_table(
-    table: Table, of: str = "correct", *, level: float = DEFAULT_LEVEL
-) -> list[JsonObject]:
-    """Return the isotonic share of outcomes at every stated probability, with a consistency band.
-
-    In the band the isotonic share would be in a share ``level`` of repetitions, point by point,
-    if every probability were true. More than 200 different probabilities are grouped.
-    """
-    found = outcomes_of(table, of)
-    if isinstance(found, Undefined):
-        return []
-    outcomes = found.grouped(MOST_LEVELS)
-    rows, hits = outcomes.rows, outcomes.hits
-    fit = recalibrated(rows, hits)[:, 0]
-    low, high = isotonic_band(
-        outcomes.answers(table), options=_redrawn(level), prior_icc=prior_icc(table)
-    )
-    columns = zip(outcomes.level, rows[:, 0], hits[:, 0], fit, low, high, strict=True)
-    return [
-        {
-            "probability": float(stated),
-            "n": int(n),
-            "n_true": int(n_true),
-            "recalibrated": float(share),
-            "band_low": float(band_low),
-            "band_high": float(band_high),
-        }
-        for stated, n, n_true, share, band_low, band_high in columns
-    ]
-
-
-def _isotonic_diagram(
-    rows: Sequence[JsonObject], meant: str, title: str, style: Style, size: float
-) -> Chart:
-    base = alt.Chart(data(rows))
-    axes = percent_axis(title=title), percent_axis(title=f"how often {meant}")
-    x = alt.X("probability:Q", scale=unit_scale(), axis=axes[0])
-    y = alt.Y("recalibrated:Q", scale=unit_scale(), axis=axes[1])
-    # An area between levels; of a single level a bar.
-    wide = base.mark_area(color=str(MUTED), opacity=0.22)
-    bar = base.mark_rule(color=str(MUTED), opacity=0.4, strokeWidth=12)
-    band = (wide if len(rows) > 1 else bar).encode(
-        x=x, y=alt.Y("band_low:Q", scale=unit_scale(), axis=axes[1]), y2=alt.Y2("band_high:Q")
-    )
-    line = base.mark_line(color=str(CORRECT), strokeWidth=style.stroke).encode(x=x, y=y)
-    points = base.mark_circle(color=str(CORRECT), opacity=1, size=style.font * 3).encode(x=x, y=y)
-    return alt.layer(band, _diagonal(axes, style), line, points).properties(
-        width=size, height=size * 0.8
-    )
 
 
 # --- How sure was the model? -----------------------------------------------------------------

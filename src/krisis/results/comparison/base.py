@@ -6,18 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
 from typing import TYPE_CHECKING, ClassVar
 
 from krisis.display import Documented, ShortRepr, cut, listed
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, Direction, MetricScores
-from krisis.metrics.paired import Exchanges
 from krisis.results.comparison.agreement import ReaderAgreement, reader_agreement
 from krisis.results.comparison.matching import ChangedRow, MatchedRuns
 from krisis.results.comparison.missing import MissingCases
-from krisis.results.comparison.where import Where, where_they_differ
 from krisis.results.frames import frame_of
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, side_by_side
@@ -178,25 +175,6 @@ class Comparison(Documented):
         return all(pair.matched is not None for pair in self.pairs)
 
     @cached_property
-    def where(self) -> list[Where]:
-        """In which groups the runs of every pair differ; nothing where rows were not matched."""
-        options = self.options
-        n = options.n_exchanges(len(self.pairs))
-        exchanges = Exchanges(n, options.seed, options.level)
-        task = next(iter(self.runs.values())).provenance.task_facts
-        return [
-            where_they_differ(
-                (pair.left, pair.right),
-                (pair.matched.rows[pair.left].table, pair.matched.rows[pair.right].table),
-                exchanges,
-                words=task.words if task else str,
-                n_pairs=len(self.pairs),
-            )
-            for pair in self.pairs
-            if pair.matched is not None
-        ]
-
-    @cached_property
     def agreement(self) -> ReaderAgreement | None:
         """How far the readers among the runs agree; None where there are not two."""
         return reader_agreement(self.runs, seed=self.options.seed) if self.paired else None
@@ -333,16 +311,13 @@ class Comparison(Documented):
                 }
                 for name, scores in self.scores.items()
             },
-            "pairs": [
-                _pair_dict(pair, options.level, where)
-                for pair, where in zip_longest(self.pairs, self.where)
-            ],
+            "pairs": [_pair_dict(pair, options.level) for pair in self.pairs],
             "tied_with_best": tied,
             "depends_on_missing": [key for key in tied if self.depends_on_missing(key)],
         }
 
 
-def _pair_dict(pair: Pair, level: float, where: Where | None) -> JsonObject:
+def _pair_dict(pair: Pair, level: float) -> JsonObject:
     matched = pair.matched
     return {
         "left": pair.left,
@@ -354,7 +329,6 @@ def _pair_dict(pair: Pair, level: float, where: Where | None) -> JsonObject:
         "unmatched": {k: list(v) for k, v in matched.unmatched.items()} if matched else None,
         "missing": [one.to_dict() for one in pair.missing],
         "deltas": {label: delta.to_dict(level) for label, delta in pair.deltas.items()},
-        "where": where.to_dict() if where else None,
         "changes": {
             " → ".join(change): [row.to_dict() for row in rows]
             for change, rows in pair.changes.items()

@@ -89,8 +89,8 @@ def _case_addresses(comparison: Comparison, names: Sequence[str]) -> CaseAddress
         assert isinstance(behind, PairCases)
         asked = asdict(behind)
         pair = pairs[asked.pop("pair")]
-        asked |= {"show": "all"} if behind.left or behind.right or behind.quadrant else {}
-        kept = {"run": pair, **{k: v for k, v in asked.items() if v not in ("", None)}}
+        asked |= {"show": "all"} if behind.left or behind.right else {}
+        kept = {"run": pair, **{k: v for k, v in asked.items() if v}}
         return f"/compare/cases?{urlencode(kept, doseq=True)}"
 
     return address

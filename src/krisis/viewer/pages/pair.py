@@ -14,17 +14,16 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell, verdicts
 from krisis.metrics.table import BoolArray, IntArray, Table
-from krisis.pages.charts.paired_confidence import QUADRANTS, in_bin
 from krisis.pages.worst import reasons_of
 from krisis.results.comparison.matching import (
     OUTCOMES,
     match_runs,
     refuse_other_data,
 )
-from krisis.results.comparison.where import differing, groups_of
+from krisis.results.group_labels import group_columns
 from krisis.results.loading import distinct_names, place_in_commands
 from krisis.viewer.catalogue import MOST_ROWS, Catalogue, ViewedRun
-from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
+from krisis.viewer.page import Page, choice_of, text_of, whole_of
 from krisis.viewer.pages.cases import tone_of
 
 PAGE_SIZE, LARGEST_PAGE = 50, 500
@@ -38,9 +37,7 @@ CHOICES = (*OUTCOMES, *_LEFT)
 class PairFilter:
     """Which of the matched cases to show; an empty field asks for nothing.
 
-    ``left`` and ``right`` are what became of the case in each run; ``quadrant``, from 1 to 4, is
-    that both, only the left, only the right or neither has it right; a bin is named by its lower
-    end.
+    ``left`` and ``right`` are what became of the case in each run.
     """
 
     show: str = "differ"
@@ -48,9 +45,6 @@ class PairFilter:
     right: str = ""
     surer: str = ""
     group: str = ""
-    quadrant: int | None = None
-    left_bin: float | None = None
-    right_bin: float | None = None
     sort: str = "position"
 
 
@@ -63,6 +57,20 @@ def refuse_too_many(runs: Sequence[ViewedRun]) -> None:
             f"these runs have {n_rows:,} rows together and a page compares at most {MOST_ROWS:,}; "
             f"type: krisis compare {places} --html comparison.html"
         )
+
+
+def differing(left: Table, right: Table) -> BoolArray:
+    """Tell on which rows the runs differ in what they answered, or in whether they did."""
+    first, second = (
+        np.array([*table.labels, None], dtype=object)[table.prediction] for table in (left, right)
+    )
+    answered = left.answered & right.answered
+    found: BoolArray = (
+        (left.abstained != right.abstained)
+        | (left.no_answer != right.no_answer)
+        | (answered & (first != second))
+    )
+    return found
 
 
 class MatchedPair:
@@ -90,9 +98,9 @@ class MatchedPair:
     def groups(self) -> dict[str, BoolArray]:
         """Return the rows of every group by its whole name."""
         return {
-            f"{heading}: {group}": rows
-            for heading, parts in groups_of(*self.tables, self.runs[0].words).items()
-            for group, rows in parts.items()
+            f"{heading}: {group}": np.array(labels) == group
+            for heading, labels in group_columns(self._rows[0]).items()
+            for group in sorted(set(labels))
         }
 
     def select(self, wanted: PairFilter) -> IntArray:
@@ -103,12 +111,6 @@ class MatchedPair:
             if outcome:
                 codes = [OUTCOMES.index(one) for one in _LEFT.get(outcome, (outcome,))]
                 kept = kept & np.isin(verdicts(table), codes)
-        if wanted.quadrant is not None:
-            first, second = QUADRANTS[wanted.quadrant - 1]
-            kept = kept & (left.correct == first) & (right.correct == second)
-        for table, low in ((left, wanted.left_bin), (right, wanted.right_bin)):
-            if low is not None:
-                kept = kept & in_bin(table.confidence, low)
         if wanted.group:
             kept = kept & self.groups.get(wanted.group, ~left.everyone)
         gap = left.confidence - right.confidence
@@ -248,15 +250,11 @@ def _addresses(pair: MatchedPair, query: Mapping[str, str]) -> JsonObject:
 
 def parse_filter(query: Mapping[str, str]) -> PairFilter:
     """Read the filters, refusing what they cannot be."""
-    quadrant = text_of(query, "quadrant")
     return PairFilter(
         show=choice_of(query, "show", ("differ", "all")) or "differ",
         left=choice_of(query, "left", CHOICES),
         right=choice_of(query, "right", CHOICES),
         surer=choice_of(query, "surer", ("left", "right")),
         group=text_of(query, "group"),
-        quadrant=whole_of(query, "quadrant", default=1, most=4) if quadrant else None,
-        left_bin=number_of(query, "left_bin"),
-        right_bin=number_of(query, "right_bin"),
         sort=choice_of(query, "sort", SORTS) or "position",
     )
