@@ -41,7 +41,6 @@ _MODELS = {
 # Backends without a provider that need an extra, and the package by which it is known.
 _EXTRAS = {
     "local": ("local", "xllamacpp"),
-    "hf": ("hf", "transformers"),
     "logistic": ("baselines", "sklearn"),
 }
 
