@@ -23,7 +23,6 @@ from krisis.results.report import format_report
 PAGES = Path("demo")
 TASKS = (Task.DETECTION, Task.STAGING, Task.PROGRESSION)
 BASELINES = (
-    "always-answer",
     "always-abstain",
     "majority",
     "logistic",

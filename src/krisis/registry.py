@@ -31,7 +31,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "table": "krisis.data.table.suite:TableSuite",
     },
     "backends": {
-        "always-answer": "krisis.backends.baselines.constant:AlwaysAnswer",
         "always-abstain": "krisis.backends.baselines.constant:AlwaysAbstain",
         "majority": "krisis.backends.baselines.constant:Majority",
         "guideline": "krisis.backends.baselines.rules:Guideline",

@@ -303,7 +303,7 @@ def _first_command(name: str, suite: BaseDataSuite | None = None) -> str:
         return "krisis init patients.csv"
     kind = suite or registry.find_or_load("suites", name)
     own = [one for one in kind.baselines if not one.startswith(("always-", "rule/", "logistic"))]
-    return f"krisis run {name} --model {own[-1] if own else 'always-answer'}"
+    return f"krisis run {name} --model {own[-1] if own else 'always-abstain'}"
 
 
 def _summary(found: JsonValue) -> str:

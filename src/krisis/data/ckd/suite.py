@@ -81,9 +81,7 @@ class CKDSuite(BaseDataSuite):
         Task.ALBUMINURIA,
     )
     feature_sets = tuple(FeatureSet)
-    baselines: tuple[str, ...] = (
-        *("always-answer", "always-abstain", "majority", "logistic", "guideline"),
-    )
+    baselines: tuple[str, ...] = ("always-abstain", "majority", "logistic", "guideline")
     option_words: Mapping[str, str] = {
         "data_path": "Your own patients: UCI columns, a laboratory table, or FHIR",
         "sex": "Of a file without sex: unknown, or engineered to draw one",
