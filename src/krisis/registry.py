@@ -48,7 +48,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "openrouter": "krisis.backends.api:APIBackend",
         "compatible": "krisis.backends.compatible:CompatibleBackend",
         "local": "krisis.backends.local:LocalBackend",
-        "replay": "krisis.execution.replay:ReplayBackend",
     },
     # Files of finished runs that are not krisis's own: classes with `recognises` and `read`.
     "formats": {

@@ -124,7 +124,6 @@ def test_a_backend_without_a_provider_says_its_extra_and_nothing_of_keys(
 def test_the_first_command_of_a_backend_is_one_that_it_can_run() -> None:
     assert info("lexicon")["first_command"] == "krisis run phq8 --model lexicon"
     assert info("rule")["first_command"] == "krisis run ckd --model rule/guideline"
-    assert info("replay")["first_command"] == "krisis run ckd --model replay/runs/RUN"
     assert "--base-url http://localhost" in info("compatible")["first_command"]
     assert "address    that of --base-url\n" in krisis("info", "compatible", cwd=TABLES).stdout
 

@@ -35,7 +35,6 @@ _OTHER_KINDS: tuple[registry.Kind, ...] = ("backends", "metrics", "bundles")
 # What stands for the backend where its name alone does not run.
 _MODELS = {
     "rule": "rule/guideline",
-    "replay": "replay/runs/RUN",
     "compatible": "compatible/NAME --base-url http://localhost:8000/v1",
 }
 # Backends without a provider that need an extra, and the package by which it is known.
