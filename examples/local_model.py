@@ -18,7 +18,7 @@ from krisis.data.ckd.suite import CKDSuite
 from krisis.errors import RunFailed
 from krisis.pulling import pull
 
-NAMES = ("local/smollm2", "always-answer", "majority", "logistic", "guideline")
+NAMES = ("local/smollm2", "majority", "logistic", "guideline")
 COLUMNS = {
     "accuracy": "Accuracy",
     "selective_accuracy": "Selective accuracy",

@@ -74,8 +74,6 @@ HEAVY = {
     "anthropic",
     "google.genai",
     "starlette",
-    "torch",
-    "transformers",
     "xllamacpp",
     "pydantic",
     "httpx",

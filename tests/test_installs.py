@@ -15,8 +15,6 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINE = re.compile(r"pip install (-c constraints\.txt )?'?\.(?:\[([a-z,]+)\])?'?")
 VERSIONS = ("3.11", "3.12", "3.13")
-# Gigabytes; its tests are run with `make test-hf`.
-HUGE = {"hf"}
 
 
 def install_lines() -> list[tuple[str, bool]]:
@@ -26,7 +24,6 @@ def install_lines() -> list[tuple[str, bool]]:
         for page in PAGES
         if "decisions" not in page.parts
         for constrained, extras in LINE.findall(page.read_text(encoding="utf-8"))
-        if not HUGE & {*extras.split(",")}
     }
     return sorted(found)
 

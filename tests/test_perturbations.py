@@ -208,7 +208,6 @@ def test_another_order_is_never_the_given_one_and_depends_on_the_seed_alone() ->
     [
         ("ckd", "detection", "guideline"),
         ("ckd", "progression", "guideline"),
-        ("hypertension", "third-reading", "guideline"),
         ("phq8", "phq8", "lexicon"),
         (str(TABLES / "lab.yaml"), "screening", "rule/declared"),
     ],

@@ -50,7 +50,7 @@ def test_a_pipe_in_the_place_of_a_run_is_not_waited_for(run: Path, tmp_path: Pat
 
 
 def test_the_plan_of_a_sweep_is_no_link(tmp_path: Path) -> None:
-    models = ["--model", "guideline", "--model", "always-answer"]
+    models = ["--model", "guideline", "--model", "majority"]
     assert krisis("run", "ckd", *models, "--limit", "6", cwd=tmp_path).returncode == 0
     (folder,) = (one for one in (tmp_path / "runs").glob("*_sweep_*") if one.is_dir())
     assert {one.suffix for one in folder.iterdir()} == {".krisis", ".json"}
@@ -77,7 +77,7 @@ def test_a_run_and_its_folder_are_its_owners(run: Path, tmp_path: Path) -> None:
 
 
 def test_the_folder_of_a_sweep_is_its_owners(tmp_path: Path) -> None:
-    models = ["--model", "guideline", "--model", "always-answer"]
+    models = ["--model", "guideline", "--model", "majority"]
     assert krisis("run", "ckd", *models, "--limit", "6", cwd=tmp_path).returncode == 0
     (folder,) = (one for one in (tmp_path / "runs").glob("*_sweep_*") if one.is_dir())
     assert S_IMODE(folder.stat().st_mode) == 0o700

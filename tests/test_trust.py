@@ -169,7 +169,7 @@ def test_a_strangers_run_is_no_configuration(
 def test_a_strangers_sweep_is_finished_only_on_trust(
     tmp_path: Path, payload: str, canary: Path
 ) -> None:
-    models = ["--model", "guideline", "--model", "always-answer"]
+    models = ["--model", "guideline", "--model", "majority"]
     assert krisis("run", "ckd", *models, "--limit", "6", cwd=tmp_path).returncode == 0
     (folder,) = (one for one in (tmp_path / "runs").glob("*_sweep_*") if one.is_dir())
     assert krisis("resume", str(folder), cwd=tmp_path).returncode == 0

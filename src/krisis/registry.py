@@ -26,13 +26,11 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "suites": {
         "ckd": "krisis.data.ckd.suite:CKDSuite",
         "diabetes": "krisis.data.nhanes.diabetes:DiabetesSuite",
-        "hypertension": "krisis.data.nhanes.hypertension:HypertensionSuite",
         "phq8": "krisis.data.phq8.suite:PHQ8Suite",
         "support2": "krisis.data.support2.suite:Support2Suite",
         "table": "krisis.data.table.suite:TableSuite",
     },
     "backends": {
-        "always-answer": "krisis.backends.baselines.constant:AlwaysAnswer",
         "always-abstain": "krisis.backends.baselines.constant:AlwaysAbstain",
         "majority": "krisis.backends.baselines.constant:Majority",
         "guideline": "krisis.backends.baselines.rules:Guideline",
@@ -50,8 +48,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "openrouter": "krisis.backends.api:APIBackend",
         "compatible": "krisis.backends.compatible:CompatibleBackend",
         "local": "krisis.backends.local:LocalBackend",
-        "hf": "krisis.backends.huggingface:TransformersBackend",
-        "replay": "krisis.execution.replay:ReplayBackend",
     },
     # Files of finished runs that are not krisis's own: classes with `recognises` and `read`.
     "formats": {

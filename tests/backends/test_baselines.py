@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from krisis import Benchmark, PatientRecord, SuiteConfig, registry
-from krisis.backends.baselines.constant import AlwaysAbstain, AlwaysAnswer, Majority
+from krisis.backends.baselines.constant import AlwaysAbstain, Majority
 from krisis.backends.baselines.fitted import Boosting, Logistic
 from krisis.backends.baselines.rules import Guideline, Ideal, RuleBackend
 from krisis.backends.catalogue import backend_from_name
@@ -28,7 +28,6 @@ from krisis.metrics import Accuracy
 from krisis.metrics.abstention import DeferralAlignment
 
 NAMES = (
-    "always-answer",
     "always-abstain",
     "majority",
     "guideline",
@@ -109,17 +108,6 @@ def test_majority_counts_training_labels():
     response = backend.evaluate(suite.load()[0])
     assert response.prediction == 0
     assert response.confidence == labels.count(0) / len(labels)
-
-
-def test_always_answer_spreads_over_the_answers_and_repeats_itself():
-    suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=300))
-    backend = AlwaysAnswer()
-    backend.prepare(suite)
-    first = [backend.evaluate(record) for record in suite.load()]
-    assert first == [backend.evaluate(record) for record in suite.load()]
-    counts = [sum(r.prediction == stage for r in first) for stage in (1, 2, 3, 4, 5)]
-    assert min(counts) > 35
-    assert {r.confidence for r in first} == {0.2}
 
 
 def test_always_abstain_abstains():
@@ -262,7 +250,7 @@ def test_a_suite_without_training_records_is_refused_in_one_sentence(backend):
         backend.prepare(RecordListSuite([]))
 
 
-@pytest.mark.parametrize("backend", [AlwaysAnswer(), Majority(), Guideline(), Logistic()])
+@pytest.mark.parametrize("backend", [Majority(), Guideline(), Logistic()])
 def test_an_unprepared_baseline_says_what_to_call(backend):
     with pytest.raises(InvalidValue, match=r"call prepare\(suite\)"):
         backend.evaluate(PatientRecord({"sc": 1.0}, 0))
@@ -324,7 +312,7 @@ class Sources(RecordListSuite):
     """Training records of stated sources: real ones have the label 0, synthetic ones 1."""
 
     training = (False, False, True)
-    baselines = ("majority", "always-answer")
+    baselines = ("majority", "always-abstain")
 
     def training_records(self):
         return [
@@ -362,13 +350,13 @@ def test_baselines_of_a_mixed_run_are_told_apart_by_their_names(monkeypatch):
     assert counts == {
         "majority (synthetic)": 2,
         "majority (real)": 1,
-        "always-answer (synthetic)": 2,
-        "always-answer (real)": 1,
+        "always-abstain (synthetic)": 2,
+        "always-abstain (real)": 1,
     }
     assert found["majority (synthetic)"]["accuracy"].value == 0.0
     monkeypatch.setattr(Sources, "training", (False, False))
     names = list(baseline_scores(baseline_rows(suite, suite.load()), [Accuracy()]))
-    assert names == ["majority (real)", "always-answer (synthetic)", "always-answer (real)"]
+    assert names == ["majority (real)", "always-abstain (synthetic)", "always-abstain (real)"]
 
 
 def test_a_part_of_a_mixed_suite_can_be_run_by_a_fitted_baseline():

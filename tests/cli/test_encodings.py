@@ -37,7 +37,7 @@ def call(encoding: str, *arguments: str) -> tuple[int, str, str]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("runs")
-    for model in ("guideline", "always-answer"):
+    for model in ("guideline", "majority"):
         options = ("--limit", "30", "--no-baselines", "-o", str(folder))
         call("utf-8", "run", "ckd", "--model", model, *options)
     return sorted(map(str, folder.iterdir()))

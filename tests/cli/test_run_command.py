@@ -137,7 +137,6 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
         ([*SMALL, "--display", "loud"], "display"),
         ([*SMALL, "--max-cost", "1"], "price"),
         ([*SMALL, "--prices", "absent.yaml"], "absent.yaml does not exist; check --prices"),
-        (["run", "phq8", "--model", "replay/absent"], "absent does not exist"),
         (["run", "--config", "absent.yaml"], "does not exist"),
         (["resume", "absent"], "absent does not exist; give a run"),
     ],

@@ -48,7 +48,7 @@ def only_run(folder: Path) -> Path:
     ("example", "model", "n_records"),
     [
         ("lab.yaml", "rule/declared", 23),
-        ("questions.yaml", "always-answer", 12),
+        ("questions.yaml", "always-abstain", 12),
     ],
 )
 def test_the_examples_run(krisis: Any, example: str, model: str, n_records: int) -> None:

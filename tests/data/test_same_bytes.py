@@ -21,7 +21,6 @@ from krisis.data.ckd.suite import CKDSuite
 from krisis.data.ckd.uci import uci_text
 from krisis.data.instructions import Instructions
 from krisis.data.nhanes.diabetes import DiabetesSuite
-from krisis.data.nhanes.hypertension import HypertensionSuite
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.data.support2.suite import OUTCOMES, Support2Suite
 
@@ -40,7 +39,6 @@ CASES: list[tuple[type[BaseDataSuite], dict[str, Any], dict[str, Any]]] = [
     *((PHQ8Suite, {}, {"mode": mode}) for mode in ("zero_shot", "few_shot")),
     (PHQ8Suite, {}, {"cohort": "clinic"}),
     (DiabetesSuite, {}, {}),
-    *((HypertensionSuite, {}, {"guideline": name}) for name in ("ACC/AHA 2025", "ESC 2024")),
     *((Support2Suite, {"task": task}, {}) for task in OUTCOMES),
 ]
 

@@ -66,7 +66,7 @@ def test_the_suite_is_loaded_once_and_hashed_once(
     monkeypatch.setattr(
         patient_record, "records_hash", lambda r: hashes.append(1) or records_hash(r)
     )
-    config = checked_config({"suite": "ckd", "model": "always-answer"}, "here")
+    config = checked_config({"suite": "ckd", "model": "guideline"}, "here")
     parts = assemble(config)
     execution = Execution(recorder=Recorder(tmp_path))
     benchmark = Benchmark(parts.suite, parts.backend, execution=execution)

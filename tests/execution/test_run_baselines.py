@@ -6,7 +6,8 @@ import numpy as np
 from tests.invented_runs import edit_run
 
 from krisis import Benchmark, SuiteConfig, registry
-from krisis.backends.baselines.constant import AlwaysAnswer, Majority
+from krisis.backends.baselines.constant import Majority
+from krisis.backends.baselines.rules import Guideline
 from krisis.benchmark import baseline_rows, baseline_scores
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.data.ckd.suite import CKDSuite
@@ -36,7 +37,7 @@ def test_the_scores_are_those_of_a_run_of_the_baseline():
 
 def test_they_follow_the_limit_of_a_run_and_survive_its_file(tmp_path):
     suite = CKDSuite(SuiteConfig(n_synthetic=30))
-    benchmark = Benchmark(suite, AlwaysAnswer(), execution=Execution(baselines=True))
+    benchmark = Benchmark(suite, Guideline(), execution=Execution(baselines=True))
     result = benchmark.run(suite.load()[:7])
     assert result.baselines["majority"]["accuracy"].n_evaluated == 7
     assert result.extras["baselines"]["majority"]["Accuracy"]["n_evaluated"] == 7
@@ -46,7 +47,7 @@ def test_they_follow_the_limit_of_a_run_and_survive_its_file(tmp_path):
     document = BenchmarkResult.load(path).document()
     shown = document.section("baselines").parts[0]
     assert isinstance(shown, Table)
-    others = [name for name in result.baselines if name != "always-answer"]  # the run itself
+    others = [name for name in result.baselines if name != "guideline"]  # the run itself
     assert [cells[0] for cells in shown.rows] == ["this run", *others]
     rescored = result.scored(metrics_from_names(["brier_score"]), BootstrapOptions())
     assert "baselines" in {one.key for one in rescored.document().sections}
@@ -76,7 +77,7 @@ def test_a_suite_without_baselines_adds_nothing():
 def test_the_answers_of_baselines_are_kept_in_the_run_and_the_verdict_with_them(tmp_path):
     suite = CKDSuite(SuiteConfig(n_synthetic=40))
     execution = Execution(baselines=True, recorder=Recorder(tmp_path))
-    result = Benchmark(suite, AlwaysAnswer(), execution=execution).run()
+    result = Benchmark(suite, Majority(), execution=execution).run()
     (path,) = list_runs(tmp_path)
     again = load_run(path)
     assert list(again.baseline_rows) == list(result.baseline_rows)

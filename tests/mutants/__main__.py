@@ -28,7 +28,7 @@ SOURCE = ROOT / "src" / "krisis"
 FOLDERS = ("runs", "decisions", "metrics", "statistics", "pages/verdict.py")
 REASONS = Path(__file__).with_name("reasons.yaml")
 _STATE = ROOT / ".mutants"
-_QUICK = "not slow and not browser and not hf"
+_QUICK = "not slow and not browser"
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
 

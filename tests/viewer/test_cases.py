@@ -415,7 +415,7 @@ def test_the_text_shown_is_the_text_that_was_sent(
         # Without chances, those who read the findings count; the majority does not read them.
         ({}, {"logistic": 1, "majority": 0}, "nobody"),
         ({}, {"logistic": 0, "guideline": 1}, ""),
-        ({}, {"majority": 1, "always-answer": 1}, ""),
+        ({}, {"majority": 1}, ""),
         ({}, {}, ""),
     ],
 )

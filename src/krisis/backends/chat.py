@@ -153,11 +153,6 @@ class ChatBackend(BaseBackend):
         """Take the task from the suite; without a question, `build` will say that it is missing."""
         self.task = suite.task if suite.task.can_be_asked else None
 
-    @property
-    def is_here(self) -> bool:
-        """Say whether `prepare` needs no network."""
-        return True
-
     def parameters(self, n_records: int) -> JsonObject:
         """Return the options of a call about so many cases, under the provider's names."""
         return {}

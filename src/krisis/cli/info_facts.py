@@ -35,13 +35,11 @@ _OTHER_KINDS: tuple[registry.Kind, ...] = ("backends", "metrics", "bundles")
 # What stands for the backend where its name alone does not run.
 _MODELS = {
     "rule": "rule/guideline",
-    "replay": "replay/runs/RUN",
     "compatible": "compatible/NAME --base-url http://localhost:8000/v1",
 }
 # Backends without a provider that need an extra, and the package by which it is known.
 _EXTRAS = {
     "local": ("local", "xllamacpp"),
-    "hf": ("hf", "transformers"),
     "logistic": ("baselines", "sklearn"),
 }
 
@@ -304,7 +302,7 @@ def _first_command(name: str, suite: BaseDataSuite | None = None) -> str:
         return "krisis init patients.csv"
     kind = suite or registry.find_or_load("suites", name)
     own = [one for one in kind.baselines if not one.startswith(("always-", "rule/", "logistic"))]
-    return f"krisis run {name} --model {own[-1] if own else 'always-answer'}"
+    return f"krisis run {name} --model {own[-1] if own else 'always-abstain'}"
 
 
 def _summary(found: JsonValue) -> str:

@@ -105,10 +105,7 @@ def backend_of(config: RunConfig, make: Callable[..., BaseBackend] | None = None
 def backend_for_prompts(config: RunConfig) -> tuple[BaseBackend, str]:
     """Return the backend of a dry run, which asks nobody, and what a real run would lack."""
     try:
-        backend = backend_of(config)
-        if not isinstance(backend, ChatBackend) or backend.is_here:
-            return backend, ""
-        lacks = f"the model {backend.model!r} is looked up when a run begins"
+        return backend_of(config), ""
     except (MissingExtra, MissingKey, InvalidFile) as error:
         if not builds_prompts(config.model):
             raise

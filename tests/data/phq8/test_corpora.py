@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from krisis.backends.baselines.constant import AlwaysAnswer
+from krisis.backends.catalogue import backend_from_name
 from krisis.benchmark import Benchmark
 from krisis.cli.data import app
 from krisis.cli.run_file import write_beside
@@ -202,7 +202,8 @@ def test_a_run_file_keeps_the_participant_and_passes_over_the_item(tmp_path: Pat
     files[DEV] = dev(woz("310", Tired="", Moving="NA"), woz("311"))
     recorder = Recorder(tmp_path / "runs")
     suite = PHQ8Suite(data=write(tmp_path / "data", files))
-    Benchmark(suite, AlwaysAnswer(), execution=Execution(recorder=recorder)).run()
+    backend = backend_from_name("rule/always-0")
+    Benchmark(suite, backend, execution=Execution(recorder=recorder)).run()
     assert recorder.path is not None
     path = write_beside([recorder.path])
     results = json.loads(path.read_text())["experiments"][0]["results"]

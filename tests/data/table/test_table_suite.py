@@ -216,7 +216,6 @@ def test_labels_may_be_words_booleans_or_left_out(clinic: Clinic) -> None:
 def test_baselines_are_fitted_on_and_taken_from_the_file(clinic: Clinic) -> None:
     suite = clinic.suite()
     assert suite.baselines == (
-        "always-answer",
         "always-abstain",
         "majority",
         "logistic",

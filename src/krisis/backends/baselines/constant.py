@@ -7,32 +7,10 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from krisis.backends.base import BackendResponse, BaseBackend
-from krisis.data.base import BaseDataSuite, Label, PatientRecord, content_hash
+from krisis.data.base import BaseDataSuite, Label, PatientRecord
 from krisis.errors import InvalidValue
 
 T = TypeVar("T")
-
-
-class AlwaysAnswer(BaseBackend):
-    """Answers every case at random among the allowed answers, stating the confidence of chance.
-
-    The answer follows from the features, so that the same case gets the same answer every time.
-    """
-
-    name = "always-answer"
-
-    def __init__(self) -> None:
-        self._answers: list[Label] = []
-
-    def prepare(self, suite: BaseDataSuite) -> None:
-        """Take the allowed answers."""
-        self._answers = list(suite.task.answers)
-
-    def evaluate(self, record: PatientRecord) -> BackendResponse:
-        """Answer without looking."""
-        answers = prepared(self, self._answers)
-        draw = int(content_hash([record.features, record.context])[:12], 16)
-        return BackendResponse(answers[draw % len(answers)], confidence=1.0 / len(answers))
 
 
 class AlwaysAbstain(BaseBackend):
@@ -77,7 +55,7 @@ def training_by_source(
     if not records:
         raise InvalidValue(
             f"{backend.name!r} is fitted on training records and the suite {suite.name!r} has "
-            "none; choose 'always-answer' or 'always-abstain', or add training_records() to it"
+            "none; choose 'always-abstain', or add training_records() to it"
         )
     found = {}
     for source in sorted({record.source for record in suite.records() or records}):

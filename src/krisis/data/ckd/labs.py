@@ -1,13 +1,11 @@
 """Read a laboratory table: id, age, sex, creatinine with its unit, ACR and dates if there are any.
 
-CSV, or FHIR resources (Patient; Observation with LOINC 2160-0 for creatinine and 9318-7 for the
-ratio of albumin to creatinine). One row is one measurement. Staging asks about the last one of a
-patient; progression about all of them as a course, and needs their dates.
+One row is one measurement. Staging asks about the last one of a patient; progression about all of
+them as a course, and needs their dates.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
@@ -28,10 +26,6 @@ from krisis.data.ckd.uci import (
     refuse,
     sex_of,
 )
-from krisis.data.fhir.columns import PathColumn
-from krisis.data.fhir.moments import age_in_years
-from krisis.data.fhir.records import fhir_series
-from krisis.data.fhir.resources import fhir_files
 from krisis.errors import InvalidFile
 
 CREATININE_COLUMNS = {"creatinine_umol_l": 1 / MICROMOL_PER_MG_DL, "creatinine_mg_dl": 1.0}
@@ -39,9 +33,7 @@ ACR_COLUMNS = {"acr_mg_g": 1.0, "acr_mg_mmol": 8.84}
 DATE_COLUMN, DRUG_DATE_COLUMN = "date", "drug_date"
 _UNITS = {"umol/l": 1 / MICROMOL_PER_MG_DL, "µmol/l": 1 / MICROMOL_PER_MG_DL, "mg/dl": 1.0}
 _IDS, _SEXES = ("id", "patient_id", "patient"), ("sex", "gender")
-FHIR_SUFFIXES = (".ndjson", ".jsonl", ".json", ".ndjson.gz")
 _MOST_YEARS_APART = 2.0  # of the ages stated and the days between them
-_LOINC = "Observation.where(code.coding.exists(system = 'http://loinc.org' and code = '{}')).value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +76,8 @@ class VisitPatient:
 _Measurements: TypeAlias = dict[str, list[LabRow]]
 
 
-def is_fhir(place: Path) -> bool:
-    """Say whether a place holds FHIR resources."""
-    return place.is_dir() or place.name.endswith(FHIR_SUFFIXES)
-
-
 def is_lab_table(place: Path) -> bool:
     """Say whether a file has a column of creatinine in a stated unit."""
-    if is_fhir(place):
-        return True
     text, found = read_file(place)
     header, _ = csv_rows(place, text, found)
     return any(clean(name).lower().startswith("creatinine") for name in header)
@@ -188,19 +173,6 @@ def _last_age(days: list[int], visits: list[LabRow]) -> int | float | str:
 
 
 def _read(place: Path) -> tuple[PatientFile[Any], _Measurements]:
-    found, by_patient = _read_fhir(place) if is_fhir(place) else _read_csv(place)
-    if len(by_patient) < 2:
-        raise InvalidFile(f"{place} holds {len(by_patient)} patients; give two or more")
-    found.implausible += [
-        (patient_id, "creatinine in mg/dL", row.creatinine)
-        for patient_id, rows in by_patient.items()
-        for row in rows
-        if row.creatinine is not None and is_implausible("sc", row.creatinine)
-    ]
-    return found, by_patient
-
-
-def _read_csv(place: Path) -> tuple[PatientFile[Any], _Measurements]:
     text, found = read_file(place)
     header, rows = csv_rows(place, text, found)
     names = [clean(name).lower() for name in header]
@@ -233,6 +205,14 @@ def _read_csv(place: Path) -> tuple[PatientFile[Any], _Measurements]:
             drug_since=_date(cells, DRUG_DATE_COLUMN, row, place),
         )
         by_patient.setdefault(patient_id, []).append(measured)
+    if len(by_patient) < 2:
+        raise InvalidFile(f"{place} holds {len(by_patient)} patients; give two or more")
+    found.implausible += [
+        (patient_id, "creatinine in mg/dL", row.creatinine)
+        for patient_id, rows_of in by_patient.items()
+        for row in rows_of
+        if row.creatinine is not None and is_implausible("sc", row.creatinine)
+    ]
     return found, by_patient
 
 
@@ -271,40 +251,3 @@ def _date(cells: dict[str, str], column: str, row: Row, place: Path) -> date | N
         return date.fromisoformat(text[:10])
     except ValueError:
         return refuse(place, row, column, cells[column], "write the date as 2026-01-31")
-
-
-def _read_fhir(place: Path) -> tuple[PatientFile[Any], _Measurements]:
-    factors = {"umol/L": 1 / MICROMOL_PER_MG_DL, "µmol/L": 1 / MICROMOL_PER_MG_DL}
-    people = fhir_series(
-        place,
-        {
-            "creatinine": PathColumn(
-                _LOINC.format("2160-0"), pick="latest", unit="mg/dL", factor=factors
-            ),
-            "acr": PathColumn(
-                _LOINC.format("9318-7"),
-                pick="latest",
-                unit="mg/g",
-                factor={"mg/mmol": 8.84},
-                optional=True,
-            ),
-        },
-    )
-    by_patient: _Measurements = {}
-    for person in people:
-        ratios = [value for _, value in person.values["acr"]]
-        rows = [
-            LabRow(
-                line=number,
-                when=when.start.date(),
-                age=age_in_years(person.birth_date, when) if person.birth_date else None,
-                female={"female": 1, "male": 0}.get(person.gender),
-                creatinine=round(value, 2),
-                acr=round(ratios[-1], 1) if ratios else None,
-            )
-            for number, (when, value) in enumerate(person.values["creatinine"], 1)
-        ]
-        if rows:
-            by_patient[person.patient_id] = rows
-    content = b"".join(file.read_bytes() for file in fhir_files(place))
-    return PatientFile(place, hashlib.sha256(content).hexdigest(), len(content)), by_patient

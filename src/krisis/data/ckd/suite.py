@@ -81,11 +81,9 @@ class CKDSuite(BaseDataSuite):
         Task.ALBUMINURIA,
     )
     feature_sets = tuple(FeatureSet)
-    baselines: tuple[str, ...] = (
-        *("always-answer", "always-abstain", "majority", "logistic", "guideline"),
-    )
+    baselines: tuple[str, ...] = ("always-abstain", "majority", "logistic", "guideline")
     option_words: Mapping[str, str] = {
-        "data_path": "Your own patients: UCI columns, a laboratory table, or FHIR",
+        "data_path": "Your own patients: UCI columns, or a laboratory table",
         "sex": "Of a file without sex: unknown, or engineered to draw one",
         "sex_column": "The column of the file that holds sex",
         "split_stage_3": "Ask for G3a and G3b, not for stage 3",

@@ -170,13 +170,6 @@ class Column:
             found = [one for one in found if _is_before(one.when, index)]
         return self._picked(found, place, notes), notes
 
-    def series(self, record: str) -> list[tuple[Moment, float]]:
-        """Return all dated numbers of one record, the earliest first."""
-        found = self.found.get(record, [])
-        self._dated([one.when for one in found], Counter())
-        dated = [(one.when, one.order, one.value) for one in found if one.when is not None]
-        return [(when, float(value)) for when, _, value in sorted(dated) if value is not None]
-
     def _single(self, record: str, place: str, index: Moment | None, notes: Counter[str]) -> Value:
         held = self.held.get(record, [])
         if self.wanted.before is not None:

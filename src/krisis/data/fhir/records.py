@@ -52,11 +52,6 @@ def fhir_table(
         index_date = PathColumn("Encounter.period.start")
     wanted = {**({INDEX_DATE: index_date} if index_date else {}), **columns}
     _check_names(wanted, index_date is not None)
-    return _read(place, wanted, per).table()
-
-
-def _read(place: Path, wanted: Mapping[str, PathColumn], per: Per) -> _Reading:
-    """Let all resources pass, and settle whose they are."""
     reading = _Reading(
         per,
         [Column(n, one, checked_path(one.fhirpath, f"feature {n!r}")) for n, one in wanted.items()],
@@ -66,37 +61,7 @@ def _read(place: Path, wanted: Mapping[str, PathColumn], per: Per) -> _Reading:
     for located in read_resources(place, kinds):
         reading.take(located, located.kind in kinds)
     reading.settle(place, kinds)
-    return reading
-
-
-@dataclass(frozen=True, slots=True)
-class FhirSeries:
-    """One patient with all dated values of every column, the earliest first."""
-
-    patient_id: str
-    gender: str
-    birth_date: str
-    values: Mapping[str, Sequence[tuple[Moment, float]]]
-
-
-def fhir_series(place: Path, columns: Mapping[str, PathColumn]) -> list[FhirSeries]:
-    """Read every dated number of each column by patient; values without a date are left out."""
-    reading = _read(place, columns, "patient")
-    for column in reading.columns:
-        column.refuse_empty(())
-    found = []
-    for key, patient in reading.patients.items():
-        found.append(
-            FhirSeries(
-                _name(key),
-                str(patient.resource.get("gender") or ""),
-                str(patient.resource.get("birthDate") or ""),
-                {column.name: column.series(key) for column in reading.columns},
-            )
-        )
-    for column in reading.columns:
-        column.refuse_undated()
-    return found
+    return reading.table()
 
 
 def create_table(

@@ -1,1 +1,1 @@
-"""Diabetes and hypertension in adults of the survey NHANES 2017–2018."""
+"""Diabetes in adults of the survey NHANES 2017–2018."""

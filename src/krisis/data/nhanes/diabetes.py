@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from krisis.data.base import Label, Task
-from krisis.data.nhanes.suite import SurveySuite
-from krisis.data.nhanes.survey import Person
+from krisis.data.base import Label, PatientRecord, Task
+from krisis.data.nhanes.survey import (
+    FILE,
+    LICENCE,
+    SHA256,
+    SOURCE,
+    SURVEY,
+    TERMS,
+    UNWEIGHTED,
+    Person,
+    read_survey,
+)
+from krisis.data.real_people import RealPeopleSuite, described, equal_costs
+from krisis.json_values import JsonObject
+from krisis.texts import stated_in
 
 # HbA1c in percent from which it is in the range of diabetes (ADA Standards of Care 2026, section 2;
 # one result is no diagnosis, which takes a second).
@@ -21,6 +33,8 @@ _LEFT_OUT: Mapping[float | None, str] = {
     BORDERLINE: "told of borderline diabetes",
 }
 
+FINDINGS = described(stated_in(__package__, "findings.toml"))
+_GROUPS = {name: name for name in ("sex", "age_band", "race_ethnicity")}
 _PEOPLE = (
     "Adults examined once in a population survey, who say that no doctor ever told them that they "
     "have diabetes."
@@ -31,16 +45,22 @@ _ANSWERS: Mapping[Label, str] = {
 }
 
 
-class DiabetesSuite(SurveySuite):
+class DiabetesSuite(RealPeopleSuite[Person]):
     """Undiagnosed diabetes in real adults (NHANES): HbA1c was measured and is not shown."""
 
     name = "diabetes"
+    source_name = SURVEY
+    terms = TERMS
     # About one person in 28 has it, so at a fifth the best constant policy is always "no", and a
     # twentieth is the price of testing twenty people to find one.
     prices: Mapping[str, float] = MappingProxyType({UNDIAGNOSED: 0.05})
     tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType(
         {UNDIAGNOSED: lambda suite: suite.undiagnosed_task()}
     )
+
+    def people(self) -> Sequence[Person]:
+        """Return the adults of the survey."""
+        return read_survey()
 
     def left_out(self, person: Person) -> str:
         """Leave out people without an HbA1c and those who were told of diabetes."""
@@ -49,20 +69,47 @@ class DiabetesSuite(SurveySuite):
         told = person.values["told"]
         return "" if told == NO else _LEFT_OUT[told]
 
-    def truth(self, person: Person) -> Label:
-        """Return whether HbA1c was in the range of diabetes."""
+    def record(self, person: Person) -> PatientRecord:
+        """Return the case of a person, with whether HbA1c was in the range of diabetes."""
         hba1c = person.values["hba1c"]
         assert hba1c is not None
-        return int(hba1c >= DIABETES_FROM)
+        return PatientRecord(
+            {finding: person.values[finding] for finding in FINDINGS},
+            int(hba1c >= DIABETES_FROM),
+            {"synthetic": False, "source": SURVEY, **person.groups},
+            f"nhanes-{person.number}",
+        )
+
+    def provenance(self) -> JsonObject:
+        """Return the public-use files and the hash of the table."""
+        return {
+            "source": SOURCE,
+            "licence": LICENCE,
+            "file": FILE,
+            "sha256": SHA256,
+            "n_adults": len(read_survey()),
+        }
+
+    def account(self) -> str:
+        """Add that no survey weights are used."""
+        return f"{super().account()}; {UNWEIGHTED}"
 
     def undiagnosed_task(self) -> Task:
         """Ask whether HbA1c is in the range of diabetes."""
-        return self.asked(
+        return Task(
+            self.config.task,
             f"Is this person's HbA1c {DIABETES_FROM} % or more? It was measured and is not shown.",
             _ANSWERS,
+            FINDINGS,
+            "",
+            {"no": 0, "yes": 1},
             paraphrase="The laboratory measured this person's HbA1c, which you are not shown: was "
             f"it at least {DIABETES_FROM} %?",
-            aliases={"no": 0, "yes": 1},
-            setting=_PEOPLE,
+            positive=1,
+            groups=_GROUPS,
             metrics=("disease_auroc", "brier_score"),
+            person="person",
+            setting=_PEOPLE,
+            costs=equal_costs(_ANSWERS, self.price),
+            price=self.price,
         )

