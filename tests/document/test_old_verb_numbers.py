@@ -34,6 +34,11 @@ LEFT: dict[tuple[str, str, str], str] = {
         "^(all rows|sex_|age_|ckd_stage_|stage_)",
         r"0\.(026|201|179|315|036|268|167|236|368|180|031|250|383|095|291|169)",
     ): "calibration errors are redrawn patient by patient",
+    (
+        "audit",
+        "^(Agreement of|risk against|Disputed labels|case-)",
+        r"[\d.,]+",
+    ): "the audit judges no labels",
     ("certify", "answer where", r"0\.5\d?"): "thresholds have two decimals or more: 0.50",
     ("verify", "^against", r"0\.0010"): "p < 0.001",
     ("decide", "in-sample", r"[\d.]+"): "no threshold is priced on the rows that chose it",

@@ -15,10 +15,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     ),
     "--abstained": ("COLUMN", "Column that says whether the model abstained."),
     "--against": ("RUN", "Another run on the same cases."),
-    "--agreement": (
-        "",
-        "Comma-separated metadata columns with further labels; truth is the run's own label.",
-    ),
     "--alpha": (
         "SHARE",
         "Two-sided error of the test, or 1 minus the level of the interval. Default: 0.05.",
