@@ -68,10 +68,6 @@ FLAGS: dict[str, tuple[str, str]] = {
         "WORD",
         "With --curve: treat or none (default), where neither model nor reader decides.",
     ),
-    "--deferral": (
-        "LABEL",
-        "seed: use the three deferral flags of the first version, not the suite's label.",
-    ),
     "--delta": ("NUMBER", "Probability with which the certificate may be wrong. Default: 0.1."),
     "--detach": ("", "With --batch: submit and exit; collect later."),
     "--difference": ("SHARE", "By how much the second run is better."),
