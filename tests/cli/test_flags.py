@@ -74,7 +74,7 @@ def test_one_thing_has_one_name() -> None:
         ("--cluster", {"run", "sweep", "resume"}),
         ("--patient", {"import", "forget"}),
         ("--features", {"run", "sweep"}),
-        ("--confidence", {"selective", "certify", "decide", "audit", "report", "import"}),
+        ("--confidence", {"selective", "certify", "verify", "decide", "audit", "report", "import"}),
     ],
 )
 def test_an_option_that_had_two_meanings_is_where_its_one_meaning_is(

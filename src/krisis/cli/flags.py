@@ -204,7 +204,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--trust": ("", "Use the code, addresses and files named by another user's run."),
     "--truth": ("COLUMN", "Column with the right answer."),
     "--verbose": ("", "Print every figure, not only the verdict."),
-    "--verify": ("FILE", "Certificate to verify on this run of new patients."),
     "--width": ("MILLIMETRES", "Width for print: 85 for a column, 170 for a page."),
     "--with": ("RUN", "After each answer, show the answer of this run and ask again."),
     "--with-ids": ("", "Write real patients' ids instead of numbers."),
