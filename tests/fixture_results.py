@@ -130,7 +130,9 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "plan.estimate": lambda: krisis.plan(
         "estimate", expected=0.9, half_width=0.03, simulations=200
     ),
-    "plan.n": lambda: krisis.plan("estimate", expected=0.9, n=200, simulations=200),
+    "plan.n": lambda: krisis.plan(
+        "estimate", expected=0.9, half_width=0.0452, n=200, simulations=200
+    ),
     "plan.compare": lambda: krisis.plan("compare", difference=0.1, discordance=0.2, simulations=50),
     "plan.non-inferior": lambda: krisis.plan(
         "non-inferior", margin=0.1, discordance=0.2, simulations=50

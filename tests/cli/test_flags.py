@@ -69,7 +69,7 @@ def test_one_thing_has_one_name() -> None:
 @pytest.mark.parametrize(
     ("flag", "commands"),
     [
-        ("--risk", {"audit", "certify", "decide", "plan certify"}),
+        ("--risk", {"audit", "certify", "decide", "plan"}),
         ("--price", {"run", "sweep", "import"}),
         ("--cluster", {"run", "sweep", "resume"}),
         ("--patient", {"import", "forget"}),

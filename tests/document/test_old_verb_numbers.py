@@ -46,6 +46,8 @@ LEFT: dict[tuple[str, str, str], str] = {
     ("decide", "^Chow's rule", r"0\.9"): "three decimals: 0.900",
     ("plan", "^Exactly one", r"20\.0"): "written as given: 20 %",
     ("plan", "^Simulation", r"\d\d\.\d"): "shares of simulated studies are whole: 80 %",
+    ("plan.n", "^Simulation", r"2\.7"): "the half-width is given, not searched",
+    ("plan.n", "^200 patients", "80"): "of a given size the power is that which it reaches",
     ("selective", "^80 patients", r"0\.7688"): "in a sentence it is 77 % of all records",
     ("selective", "^variant", r"0\.\d"): "coverages are percentages: 40 %",
 }

@@ -22,7 +22,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--answers": ("ANSWERS", "All allowed answers, such as 0=no,1=yes."),
     "--area-coverage": ("SHARE", "Also report the areas up to this coverage."),
     "--as": ("FORMAT", "What the files are: inspect, lm-eval, csv, jsonl or parquet."),
-    "--assurance": ("SHARE", "Probability that the interval is at most this wide."),
     "--audit": ("", "Add the audit by subgroup, as in `krisis audit`."),
     "--author": (
         "FILE",
@@ -97,7 +96,6 @@ FLAGS: dict[str, tuple[str, str]] = {
         "Correlation between two rows of one patient (or between their differences).",
     ),
     "--id": ("COLUMN", "Column with the record id."),
-    "--input-tokens": ("NUMBER", "Input tokens per row."),
     "--instructions": ("", "price (default), bare or policy."),
     "--intersection-only": ("", "Compare only the patients that both runs have."),
     "--interval-method": ("NAME", "percentile (as published) or expanded_percentile."),
@@ -122,7 +120,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--metric": ("METRIC", "Metric or bundle, by its key."),
     "--mode": ("NAME", "Mode, such as few_shot."),
     "--model": ("MODEL", "A baseline, or PROVIDER/MODEL."),
-    "--n": ("NUMBER", "Patients available; report what they can show."),
+    "--n": ("NUMBER", "Patients available; report the power that they reach."),
     "--n-participants": ("NUMBER", "How many participants."),
     "--n-patients": ("NUMBER", "How many patients."),
     "--new": ("RUN", "Run of patients seen since the certificate, in order of arrival."),
@@ -137,7 +135,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--older-than": ("AGE", "Only what is older: days, hours or minutes, such as 30d."),
     "--ordinal": ("", "The answers are ordered, as listed."),
     "--output": ("FILE", "Where to write: a new file or folder."),
-    "--output-tokens": ("NUMBER", "Output tokens per row."),
     "--overwrite": ("", "Replace existing files."),
     "--patient": (
         "COLUMN",
