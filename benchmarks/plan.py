@@ -17,9 +17,8 @@ from krisis.decisions.plan import (
     Plan,
     Study,
     plan_certificate,
-    plan_compare,
     plan_estimate,
-    plan_non_inferior,
+    plan_paired,
 )
 from krisis.decisions.sample import Sample, find_threshold
 from krisis.metrics import Accuracy
@@ -55,12 +54,8 @@ class Scenario:
         )
         if self.question == "certify":
             return plan_certificate(study, delta=0.1, **self.figures)
-        planned = {
-            "estimate": plan_estimate,
-            "compare": plan_compare,
-            "non-inferior": plan_non_inferior,
-        }
-        return planned[self.question](Accuracy(), study, **self.figures)  # type: ignore[operator]
+        planned = plan_estimate if self.question == "estimate" else plan_paired
+        return planned(Accuracy(), study, **self.figures)  # type: ignore[operator]
 
     def simulated(self, n_patients: int, n_runs: int, *, n_exchanges: int = 1999) -> float:
         """Return how often studies of so many patients succeed."""

@@ -94,7 +94,7 @@ def no_change(content: Content, place: str) -> None:
     """Leave everything as it is."""
 
 
-VERIFY = ("certify", "--verify", "FILE", "second.krisis")
+VERIFY = ("verify", "FILE", "second.krisis")
 REPORT = ("report", "second.krisis", "--certificate", "FILE", "-o", "NEW")
 FORGED: dict[str, tuple[Change, str]] = {
     "a suite as code": (lambda c, place: c["identity"].update(suite=place), "of the suite"),

@@ -26,6 +26,7 @@ TYPED = {
     "selective": "selective RUN --bootstrap-resamples 20",
     "calibrate": "calibrate RUN -o OUT.json --force",
     "certify": "certify RUN --risk 0.5",
+    "verify": "verify certificate.json RUN",
     "monitor": "monitor certificate.json --new RUN",
     "decide": "decide RUN --folds 2",
     "audit": "audit RUN",
@@ -142,6 +143,8 @@ def test_a_command_takes_what_the_table_says_and_names_what_it_refuses(
         result = krisis(*words, cwd=folder)
         if taken.get(kind) and command == "batches":
             assert "it has no provider batches" in result.stderr
+        elif taken.get(kind) and command == "verify":  # these patients made the certificate
+            assert " a run of " in result.stderr
         elif taken.get(kind) and command == "monitor":  # runs are read before this is found
             assert "the certificate names no threshold" in result.stderr
         elif taken.get(kind):

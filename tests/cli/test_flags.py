@@ -69,12 +69,12 @@ def test_one_thing_has_one_name() -> None:
 @pytest.mark.parametrize(
     ("flag", "commands"),
     [
-        ("--risk", {"audit", "certify", "decide", "plan certify"}),
+        ("--risk", {"audit", "certify", "decide", "plan"}),
         ("--price", {"run", "sweep", "import"}),
         ("--cluster", {"run", "sweep", "resume"}),
         ("--patient", {"import", "forget"}),
         ("--features", {"run", "sweep"}),
-        ("--confidence", {"selective", "certify", "decide", "audit", "report", "import"}),
+        ("--confidence", {"selective", "certify", "verify", "decide", "audit", "report", "import"}),
     ],
 )
 def test_an_option_that_had_two_meanings_is_where_its_one_meaning_is(

@@ -139,7 +139,7 @@ def test_the_help_of_run_fits_two_screens_and_has_every_setting_in_one_group() -
         (["compare"], "RUN is missing; type: krisis compare --help"),
         (["show"], "RUN is missing; type: krisis show --help"),
         (["calibrate"], "RUN is missing; type: krisis calibrate --help"),
-        (["plan", "certfy"], "'certfy' (did you mean 'certify'?); type: krisis plan --help"),
+        (["plan", "certfy"], "'certfy'; did you mean 'certify'?"),
         (["--debugg"], "no such option: --debugg (did you mean --debug?); type: krisis --help"),
     ],
 )

@@ -1,35 +1,28 @@
-"""An audit finds the group that fares worse, and the labels that readers or models dispute."""
+"""An audit finds the group that fares worse, and refuses what it cannot compare."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import krippendorff
 import numpy as np
 import pytest
 from benchmarks.audit import DOUBLED_WORLDS, NULL_WORLDS, simulate
-from tests.documents import line_of, said
+from tests.documents import said
 from tests.invented_runs import ANSWERS, TASK
 from typer.testing import CliRunner
 
+import krisis
 from krisis.cli.app import app
-from krisis.decisions.audit import (
-    Audit,
-    disputed_labels,
-    label_agreement,
-)
+from krisis.decisions.audit import Audit
 from krisis.decisions.audit_groups import Group, GroupAudit, GroupOptions, audit_groups
-from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.threshold_in_force import RiskBound
-from krisis.errors import InvalidValue, MissingExtra, UserError
+from krisis.errors import InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.items import RunItems
 from krisis.pages.audit import flag_line, group_table
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import read_items
@@ -225,10 +218,6 @@ def test_numbers_are_divided_where_asked(tmp_path: Path) -> None:
         (["--coverage", "1.5"], "between 0 and 1"),
         (["--confidence", "nothing"], "unknown confidence variant"),
         (["--loss", "square"], "unknown loss"),
-        (["--agreement", "reader"], "unknown label column 'reader'"),
-        (["--agreement", "truth"], "name one"),
-        (["--agreement", "age,age"], "name every label column once"),
-        (["--agreement", "part,age"], "neither a whole number nor a text"),
     ],
 )
 def test_what_cannot_be_audited_is_said_in_one_sentence(
@@ -244,22 +233,25 @@ def test_what_cannot_be_audited_is_said_in_one_sentence(
     assert said in str(found.exception)
 
 
-def test_names_forge_no_line_and_runs_without_scores_say_so(tmp_path: Path) -> None:
-    def change(i: int, rng: Draw) -> dict[str, Any]:
-        return {
-            "metadata": {"site": ["a", "b\nFLAG b: worse"][i % 2], "reader": 0 if i < 60 else 1}
-        }
-
-    rows = rows_of(120, change)
-    path = saved(tmp_path, [replace(row, ground_truth=int(i >= 60)) for i, row in enumerate(rows)])
-    bare = [replace(row, ground_truth=int(i >= 60), confidence=None) for i, row in enumerate(rows)]
-    options = ["--against", str(saved(tmp_path, bare, "bare")), "--agreement", "reader"]
-    found = CliRunner().invoke(app, ["audit", str(path), *options])
+def test_names_forge_no_line(tmp_path: Path) -> None:
+    rows = rows_of(120, lambda i, rng: {"metadata": {"site": ["a", "b\nFLAG b: worse"][i % 2]}})
+    found = CliRunner().invoke(app, ["audit", str(saved(tmp_path, rows))])
     assert found.exit_code == 0, found.output
     assert not [line for line in found.output.splitlines() if line.startswith("FLAG")]
     assert "b FLAG b: worse" in found.output
-    assert "Disputed labels cannot be listed: " in found.output
-    assert "1.000 (no interval: " in found.output
+
+
+def test_another_run_of_the_same_model_is_held_against_it(tmp_path: Path) -> None:
+    rows = rows_of(60, lambda i, rng: {})
+    path = saved(tmp_path, rows)
+    other = saved(tmp_path, rows, "n")
+    with pytest.raises(InvalidValue, match=r"n\.json is a run of n, not of m"):
+        krisis.audit(path, against=[other])
+    (tmp_path / "later").mkdir()
+    again = saved(tmp_path / "later", rows)
+    stability = krisis.audit(path, against=[again]).stability
+    assert stability is not None
+    assert [one.n_cases for one in stability.against] == [60]
 
 
 def test_a_run_without_answers_is_refused(tmp_path: Path) -> None:
@@ -267,128 +259,6 @@ def test_a_run_without_answers_is_refused(tmp_path: Path) -> None:
     run = read_items(saved(tmp_path, rows_of(30, lambda i, rng: gone)))
     with pytest.raises(InvalidValue, match="none of the 30 scored rows"):
         audit_groups(run)
-
-
-def reader(i: int, rng: Draw) -> dict[str, Any]:
-    truth = i % 2
-    second = truth if i % 5 else None
-    third = 1 - truth if i % 6 == 0 else str(truth)
-    names = {"site": "ab"[i % 3 == 0], "first": truth, "second": second, "third": third}
-    return {"ground_truth": truth, "prediction": truth ^ (i % 10 == 0), "metadata": names}
-
-
-def test_labels_that_confident_runs_dispute_are_listed(tmp_path: Path) -> None:
-    rows = rows_of(120, reader)
-    sure = [replace(row, confidence=0.99 if i in (10, 20) else 0.5) for i, row in enumerate(rows)]
-    other = [
-        replace(row, prediction=row.ground_truth) if i == 50 else row for i, row in enumerate(sure)
-    ]
-    unread = [replace(row, prediction=None) if i == 60 else row for i, row in enumerate(other)]
-    runs = [
-        read_items(saved(tmp_path, r, name))
-        for r, name in ((sure, "m"), (other, "n"), (unread, "o"))
-    ]
-    found = disputed_labels(runs[:2], ScoreOptions())
-    assert found.n_confident == 120
-    disputed = {row.record_id: row for row in found.rows}
-    assert set(disputed) == {f"r{i}" for i in range(0, 120, 10) if i != 50}
-    assert (disputed["r10"].label, disputed["r10"].answer, disputed["r10"].confidence) == (
-        0,
-        1,
-        [0.99] * 2,
-    )
-    whole = Audit(audit_groups(runs[0], QUICK), disputed=found).document()
-    assert line_of(whole, "r10") == {"record": "r10", "label": "0", "answer": "1"}
-    surer = [replace(row, confidence=0.4) if i < 30 else row for i, row in enumerate(other)]
-    unsure = disputed_labels([runs[0], read_items(saved(tmp_path, surer, "p"))], ScoreOptions())
-    assert unsure.n_confident == 90  # the other run is not in its more confident half
-    assert not {"r0", "r10", "r20"} & {row.record_id for row in unsure.rows}
-    read = disputed_labels(runs, ScoreOptions())
-    assert "r60" not in [row.record_id for row in read.rows]
-
-
-def test_the_agreement_of_labels_is_that_of_the_package_and_by_patient(tmp_path: Path) -> None:
-    rows = rows_of(120, reader)
-    run = read_items(saved(tmp_path, rows))
-    found = label_agreement(run, ["first", "second", "third"])
-    columns = [[row.metadata[name] for row in rows] for name in ("first", "second", "third")]
-    data = [[math.nan if v is None else float(v) for v in column] for column in columns]
-    assert found.alpha == pytest.approx(
-        krippendorff.alpha(reliability_data=data, level_of_measurement="nominal")
-    )
-    assert found.low < found.alpha < found.high
-    assert (found.n_rows, found.n_labels) == (120, 120 * 3 - 24)
-    assert found.risks["second"]["n_rows"] == 96
-    assert found.risks["first"]["risk"] == pytest.approx(0.1)
-    alone = label_agreement(run, ["third"])
-    assert list(alone.columns) == ["truth", "third"]
-    assert label_agreement(run, ["third"]) == alone
-    # Four copies of the rows of every patient say no more than one.
-    copies = [replace(row, record_id=f"{row.record_id}-{k}") for row in rows for k in range(4)]
-    four = label_agreement(read_items(saved(tmp_path, copies, "four")), ["third"])
-    assert four.high - four.low == pytest.approx(alone.high - alone.low, rel=0.1)
-
-
-def test_ordered_labels_agree_by_their_order(tmp_path: Path) -> None:
-    grades = [(0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (3, 2), (1, 2)] * 4
-    rows = [
-        EvaluationResult(a, a, metadata={"grade": b}, record_id=f"r{i}", cluster_id=f"p{i}")
-        for i, (a, b) in enumerate(grades)
-    ]
-    facts = {**TASK, "answers": [[a, str(a)] for a in range(4)], "positive": None}
-    alphas = {}
-    for ordered in (True, False):
-        path = tmp_path / f"{ordered}.json"
-        BenchmarkResult(
-            rows, {}, {"task": "grade"}, "m", {"task_facts": {**facts, "ordered": ordered}}
-        ).save(path)
-        found = label_agreement(read_items(path), ["grade"])
-        assert found.ordered is ordered
-        level = "ordinal" if ordered else "nominal"
-        data = np.array(grades, dtype=float).T
-        expected = krippendorff.alpha(reliability_data=data, level_of_measurement=level)
-        assert found.alpha == pytest.approx(expected)
-        alphas[ordered] = found.alpha
-    assert alphas[True] > alphas[False] + 0.1
-
-
-def test_agreement_without_its_extra_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "krippendorff", None)
-    run = read_items(saved(tmp_path, rows_of(30, reader)))
-    with pytest.raises(MissingExtra, match=r"needs the extra 'agreement'"):
-        label_agreement(run, ["third"])
-
-
-def test_labels_that_are_all_the_same_have_no_agreement(tmp_path: Path) -> None:
-    run = read_items(saved(tmp_path, rows_of(30, lambda i, rng: {"metadata": {"other": 0}})))
-    found = label_agreement(run, ["other"])
-    assert math.isnan(found.alpha)
-    whole = Audit(audit_groups(run, QUICK), agreement=found).document()
-    assert "undefined, every label is the same" in said(whole)
-
-
-def test_runs_on_other_records_are_refused(tmp_path: Path) -> None:
-    rows = rows_of(30, lambda i, rng: {})
-    run = read_items(saved(tmp_path, rows))
-    cases: dict[str, RunItems] = {
-        "a.json shares no record_id": read_items(
-            saved(tmp_path, [replace(row, record_id=f"x{row.record_id}") for row in rows], "a")
-        ),
-        "b.json shares no record_id": read_items(
-            saved(tmp_path, [replace(row, record_id="") for row in rows], "b")
-        ),
-        "another true answer": read_items(
-            saved(tmp_path, [replace(row, ground_truth=1) for row in rows], "c")
-        ),
-        "answered by every run": read_items(
-            saved(tmp_path, [replace(r, abstained=True, prediction=None) for r in rows], "d")
-        ),
-    }
-    for words, other in cases.items():
-        with pytest.raises(InvalidValue, match=words):
-            disputed_labels([run, other], ScoreOptions())
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,10 +26,8 @@ from krisis.decisions.plan import (
     is_share,
     patients_of,
     plan_certificate,
-    plan_compare,
     plan_estimate,
-    plan_non_inferior,
-    priced,
+    plan_paired,
     smallest_size,
 )
 from krisis.decisions.simulated_studies import (
@@ -40,7 +37,6 @@ from krisis.decisions.simulated_studies import (
     intraclass_correlation,
 )
 from krisis.errors import InvalidValue, UserError
-from krisis.execution.pacing.prices import Price
 from krisis.metrics import SelectiveAccuracy, default_benchmark_metrics
 from krisis.metrics.accuracy import Accuracy
 from krisis.metrics.base import EvaluationResult, Rows
@@ -48,7 +44,6 @@ from krisis.metrics.forms import Form, Share
 from krisis.metrics.paired import Exchanges, paired_differences
 from krisis.metrics.scoring import metric_from_name
 from krisis.metrics.table import Table
-from krisis.pages import document
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.sample_size import (
     difference_power,
@@ -119,7 +114,7 @@ def test_the_quantiles_of_the_formulas_are_those_of_the_interval_and_of_the_test
     # 4 rows are worth 4/(1 + 3·0.2) = 2.5; Student's quantile has C + 2 degrees of freedom.
     wide = lambda n: wilson_assurance(2.5 * n, 0.8, 0.12, stats.t.ppf(0.975, n + 2))  # noqa: E731
     assert plan.formula_n_patients == smallest_size(wide, 0.8)
-    plan = plan_compare(ACCURACY, Study(n_simulations=1), difference=0.4, discordance=0.6)
+    plan = plan_paired(ACCURACY, Study(n_simulations=1), difference=0.4, discordance=0.6)
     found = lambda n: difference_power(n, 0.4, 0.6, stats.t.ppf(0.975, n - 1))  # noqa: E731
     assert plan.formula_n_patients == smallest_size(found, 0.8)
 
@@ -293,25 +288,39 @@ def test_an_interval_is_planned_with_an_assurance() -> None:
 def test_correlated_rows_need_more_rows_and_independent_ones_do_not() -> None:
     def n_rows(patients: Patients) -> int:
         study = Study(patients=patients, n_simulations=FEW)
-        return plan_non_inferior(ACCURACY, study, margin=0.1, discordance=0.2).n_rows
+        return plan_paired(ACCURACY, study, margin=0.1, discordance=0.2).n_rows
 
     alone, apart, alike = (n_rows(p) for p in (Patients(), Patients(4, 0.0), Patients(4, 0.3)))
     assert apart == pytest.approx(alone, rel=0.08)
     assert alike == pytest.approx(alone * 1.9, rel=0.08)
 
 
-def test_a_size_turns_the_question_round() -> None:
-    study = Study(n_patients=250, n_simulations=20)
-    plan = plan_compare(ACCURACY, study, discordance=0.2)
-    found = plan.inputs["difference"]
-    assert difference_power(250, found, 0.2, 1.97) == pytest.approx(0.8, abs=0.005)  # type: ignore[arg-type]
+def test_of_a_given_size_the_power_is_reported() -> None:
+    study = Study(n_patients=250, n_simulations=200)
+    plan = plan_paired(ACCURACY, study, difference=0.08, discordance=0.2)
     assert plan.n_patients == 250
-    assert plan_compare(ACCURACY, study, difference=0.03, discordance=0.2).power < 0.6
-    wide = plan_estimate(ACCURACY, Study(n_patients=428), expected=0.9)
-    assert wide.inputs["half_width"] == pytest.approx(0.03, abs=0.0005)
-    assert wide.power >= 0.8
-    margin = plan_non_inferior(ACCURACY, study, discordance=0.1).inputs["margin"]
-    assert non_inferiority_power(250, 0.0, 0.1, margin, 1.97) == pytest.approx(0.8, abs=0.005)  # type: ignore[arg-type]
+    assert plan.power == pytest.approx(difference_power(250, 0.08, 0.2, 1.97), abs=1e-3)
+    lead = f"250 patients (250 rows) reach a power of {100 * plan.power:.0f} % to find a difference"
+    assert plan.document().lead[0].startswith(lead)
+    wide = plan_estimate(ACCURACY, Study(n_patients=428), expected=0.9, half_width=0.03)
+    assert wide.power == pytest.approx(0.822, abs=1e-3)
+    assert "reach a probability of 82 % for an interval" in wide.document().lead[0]
+    margin = plan_paired(ACCURACY, study, margin=0.06, discordance=0.1)
+    formula = non_inferiority_power(250, 0.0, 0.1, 0.06, 1.97)
+    assert margin.power == pytest.approx(formula, abs=0.05)
+
+
+def test_the_pilots_difference_is_taken_as_it_is() -> None:
+    metric = metric_from_name("balanced_accuracy")
+    runs = [result_of(invented_rows(80, skill=skill)) for skill in (0.8, 1.0)]
+    pilot = Pilot(runs[0], metric, runs[1])
+    study = Study(n_patients=40, n_simulations=5)
+    for replaced in ({"difference": 0.1}, {"discordance": 0.1}):
+        with pytest.raises(InvalidValue, match="its difference is that of the pilots"):
+            plan_paired(metric, study, pilot=pilot, **replaced)
+    drawn = plan_paired(metric, study, pilot=pilot).simulation
+    assert drawn is not None
+    assert drawn.source == "pilot"
 
 
 def test_shares_are_known_without_a_pilot_and_nothing_else() -> None:
@@ -340,8 +349,6 @@ def paired_pilot(n_patients: int = 60) -> Pilot:
                 confidence=0.8,
                 record_id=f"{i}-{k}",
                 cluster_id=f"p{i}",
-                input_tokens=100,
-                output_tokens=20,
             )
             for i, hit in enumerate(right)
             for k in range(2)
@@ -354,7 +361,7 @@ def paired_pilot(n_patients: int = 60) -> Pilot:
 
 def test_two_pilots_give_rates_correlation_and_what_has_to_be_asked() -> None:
     pilot = paired_pilot()
-    plan = plan_compare(ACCURACY, Study(n_patients=90, n_simulations=100), pilot=pilot)
+    plan = plan_paired(ACCURACY, Study(n_patients=90, n_simulations=100), pilot=pilot)
     assert plan.inputs["difference"] == pytest.approx(7 / 60)
     assert plan.inputs["discordance"] == pytest.approx(13 / 60)
     assert (pilot.patients.mean_size, pilot.patients.icc) == (2.0, 0.99)  # both rows always agree
@@ -363,7 +370,7 @@ def test_two_pilots_give_rates_correlation_and_what_has_to_be_asked() -> None:
     assert plan.simulation.source == "pilot"
     formula = difference_power(90 * 60 / 61 / 1.0, 7 / 60, 13 / 60, 1.99)
     assert plan.simulation.power == pytest.approx(formula, abs=0.15)
-    given = plan_compare(
+    given = plan_paired(
         ACCURACY, Study(n_patients=90, n_simulations=5), difference=0.1, pilot=pilot
     )
     assert given.simulation is not None
@@ -427,7 +434,7 @@ def test_where_less_is_better_the_better_run_has_less() -> None:
     lower = Pilot(pilot.left, ErrorRate(), pilot.right)
     assert lower.values[0].mean() == pytest.approx(7 / 60)
     study = Study(n_patients=200, n_simulations=20)
-    plan = plan_compare(ErrorRate(), study, pilot=lower)
+    plan = plan_paired(ErrorRate(), study, pilot=lower)
     assert plan.simulation is not None
     assert plan.simulation.power > 0.8
     margin = found_better(lower, 0.05, 0.05)(200, np.random.default_rng(0))
@@ -437,15 +444,16 @@ def test_where_less_is_better_the_better_run_has_less() -> None:
 def test_other_metrics_are_planned_by_drawing_the_pilots_patients() -> None:
     metric = metric_from_name("balanced_accuracy")
     pilot = Pilot(result_of(invented_rows(120)), metric)
-    narrow, wide = (
-        plan_estimate(metric, Study(n_patients=n, n_simulations=30), pilot=pilot) for n in (120, 60)
-    )
-    widths = [float(str(one.inputs["half_width"])) for one in (wide, narrow)]
-    assert widths[0] == pytest.approx(widths[1] * math.sqrt(2), rel=0.2)
-    assert narrow.formula_n_patients is None
-    found = plan_estimate(metric, Study(n_simulations=30), half_width=widths[0], pilot=pilot)
-    assert found.n_patients == pytest.approx(60, rel=0.3)
+    found = plan_estimate(metric, Study(n_simulations=30), half_width=0.1, pilot=pilot)
+    assert found.formula_n_patients is None
     assert found.power == pytest.approx(0.8, abs=0.2)
+    fewer, more = (
+        plan_estimate(
+            metric, Study(n_patients=n, n_simulations=30), half_width=0.1, pilot=pilot
+        ).power
+        for n in (found.n_patients * 7 // 10, found.n_patients * 14 // 10)
+    )
+    assert fewer < 0.5 < 0.9 < more
 
 
 def test_what_is_not_given_of_patients_is_as_in_the_pilot() -> None:
@@ -471,43 +479,7 @@ def test_judges_say_yes_and_no() -> None:
     assert certified(wrong, 0.2, 0.1)(60, generator) == 0
 
 
-# The cost and the command
-
-
-def test_costs_are_tokens_times_prices_and_hours_are_at_the_pilots_pace(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pilot = paired_pilot()
-    plan = plan_compare(ACCURACY, Study(n_patients=610, n_simulations=1), pilot=pilot)
-    assert plan.n_rows == 1210
-    spending = replace(pilot.left.spending, elapsed_seconds=121.0, lost_input_tokens=1200)
-    monkeypatch.setattr(pilot.left, "spending", spending)
-    prices = {"a/b": Price(1.0, 4.0, 0.5), "c/d": Price(2.0, 0.0)}
-    whole = priced(plan, prices)
-    cost = whole.to_json()["cost"]
-    assert cost["input_tokens"] == pytest.approx(1210 * (100 + 1200 / 120))
-    assert cost["output_tokens"] == pytest.approx(1210 * 20)
-    assert cost["hours"] == pytest.approx(1210 / 3600)
-    dollars = 1210 * (110 * 1.0 + 20 * 4.0) / 1e6
-    assert list(cost["models"]) == [
-        {
-            "model": "a/b",
-            "dollars": pytest.approx(dollars),
-            "batch_dollars": pytest.approx(dollars / 2),
-        },
-        {"model": "c/d", "dollars": pytest.approx(1210 * 220 / 1e6), "batch_dollars": None},
-    ]
-    (table,) = whole.document().section("cost").parts
-    assert isinstance(table, document.Table)
-    assert dict(table.rows)["a/b ($, as a batch)"] == pytest.approx(dollars / 2)
-    given = priced(plan, {}, input_tokens=10, output_tokens=1).cost
-    assert given is not None
-    assert (given.input_tokens, given.output_tokens) == (12100, 1210)
-    without = replace(plan, pilot=None)
-    nothing = priced(without, {}).document()
-    assert "cost" not in [one.key for one in nothing.sections]
-    with pytest.raises(InvalidValue, match="--input-tokens"):
-        priced(without, prices)
+# The command
 
 
 @pytest.fixture(scope="module")
@@ -523,7 +495,7 @@ def pilots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 KEYS = {
     *("kind", "schema_version", "question", "n_patients", "n_rows", "power"),
-    *("formula_n_patients", "design_effect", "simulation", "inputs", "cost"),
+    *("formula_n_patients", "design_effect", "simulation", "inputs"),
 }
 SHARED_INPUTS = {"power", "cluster_size", "icc", "n_patients", "seed"}
 
@@ -561,25 +533,12 @@ def test_the_keys_of_the_json_are_stable(words: str, question: str, inputs: set[
     assert plan["question"] == question
     assert set(plan["inputs"]) == inputs | SHARED_INPUTS
     assert set(plan["simulation"]) == {"power", "standard_error", "n_studies", "source"}
-    assert set(plan["cost"]) == {"input_tokens", "output_tokens", "hours", "models"}
     assert found.stdout == CliRunner().invoke(app, [*command, "--json"]).stdout
     text = CliRunner().invoke(app, command).output
     assert text.startswith(f"{plan['n_patients']:,} patients ({plan['n_rows']:,} rows) ")
     error = 100 * plan["simulation"]["standard_error"]
     assert f"{100 * plan['simulation']['power']:.0f} % of 20 studies" in text
     assert f"(Monte-Carlo error ± {error:.1f} points)" in text
-
-
-def test_the_command_prices_the_rows_of_a_pilot(pilots: dict[str, str], tmp_path: Path) -> None:
-    table = tmp_path / "prices.yaml"
-    table.write_text("openai/*: {input: 1.0, output: 2.0, batch: 0.5}\n", encoding="utf-8")
-    words = ["plan", "estimate", "--from", pilots["a"], "--n", "100", "--json"]
-    priced = CliRunner().invoke(app, [*words, "--prices", str(table), "--simulations", "20"])
-    plan = json.loads(priced.stdout)
-    assert plan["n_rows"] == 200
-    model = plan["cost"]["models"][0]
-    assert model["dollars"] == pytest.approx(200 * (220 + 2 * 31) / 1e6)
-    assert model["batch_dollars"] == pytest.approx(model["dollars"] / 2)
 
 
 @pytest.mark.parametrize(
@@ -593,11 +552,10 @@ def test_the_command_prices_the_rows_of_a_pilot(pilots: dict[str, str], tmp_path
         ("estimate --half-width 0.03", "missing --expected"),
         ("estimate -m ece --half-width 0.03", "unknown metric 'ece'"),
         ("estimate -m brier_score --half-width 0.03", "--from RUN"),
-        ("estimate --expected 0.9 --half-width 0.03 --assurance 1", "power must be above alpha"),
+        ("estimate --expected 0.9 --half-width 0.03 --power 1", "power must be above alpha"),
         ("estimate --from {one} --half-width 0.1", "the pilot has one patient"),
         ("estimate --from {a} --from {b} --half-width 0.1", "--from takes one pilot, not 2"),
         ("estimate --from nowhere --half-width 0.1", "nowhere does not exist"),
-        ("estimate --expected 0.9 --half-width 0.03 --model x/y", "no price is known for 'x/y'"),
         ("estimate --expected 0.9 --half-width 0.1 --simulations 0", "--simulations must be"),
         ("compare --difference 0.2 --discordance 0.1", "cannot be larger than the discordance"),
         ("compare --difference 0.05", "missing --discordance"),
@@ -609,7 +567,13 @@ def test_the_command_prices_the_rows_of_a_pilot(pilots: dict[str, str], tmp_path
         ("compare --difference 0.05 --discordance 0.1 --cluster-size 8", "add --icc"),
         ("compare --difference 0.05 --discordance 0.1 --cluster-size 0.5", "--cluster-size must"),
         ("compare --difference 0.05 --discordance 0.1 --n 0", "--n must be between 1"),
-        ("compare --discordance 0.1 --n 4", "at no size of the effect"),
+        ("compare --discordance 0.1 --n 400", "missing --difference"),
+        ("estimate --expected 0.9 --n 400", "missing --half-width"),
+        ("estimate --expected 0.9 --half-width 0.1 --margin 0.1", "estimate has no --margin"),
+        ("certify --risk 0.05 --expected-risk 0.01 --alpha 0.1", "certify has no --alpha"),
+        ("certify --risk 0.05 --expected-risk 0.01 -m accuracy", "certify has no --metric"),
+        ("compare --half-width 0.1 --discordance 0.1", "compare has no --half-width"),
+        ("certify --expected-risk 0.01", "the bound is missing"),
         ("compare -m aurc --difference 0.05 --discordance 0.1", "two pilots"),
         ("compare --from {a} --from {a}", "the same run twice"),
         ("compare --from {a} --from {b}", "not better than the first"),

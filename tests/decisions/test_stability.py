@@ -84,7 +84,8 @@ def test_single_against_batch_is_mcnemars_exact_test() -> None:
 
 def test_only_runs_of_the_same_model_on_the_same_data_are_held_against_a_run() -> None:
     run = result([row("a", 1), row("b", 0)])
-    assert not stability_of(run, {"B": result([row("a", 0)], model="other")}).against
+    with pytest.raises(InvalidValue, match="B is a run of other, not of m"):
+        stability_of(run, {"B": result([row("a", 0)], model="other")})
     with pytest.raises(InvalidValue, match="record_id"):
         stability_of(run, {"B": result([row("z", 0)])})
 

@@ -35,6 +35,11 @@ LEFT: dict[tuple[str, str, str], str] = {
         "^(all rows|sex_|age_|ckd_stage_|stage_)",
         r"0\.(026|201|179|315|036|268|167|236|368|180|031|250|383|095|291|169)",
     ): "calibration errors are redrawn patient by patient",
+    (
+        "audit",
+        "^(Agreement of|risk against|Disputed labels|case-)",
+        r"[\d.,]+",
+    ): "the audit judges no labels",
     ("certify", "answer where", r"0\.5\d?"): "thresholds have two decimals or more: 0.50",
     ("verify", "^against", r"0\.0010"): "p < 0.001",
     ("decide", "in-sample", r"[\d.]+"): "no threshold is priced on the rows that chose it",
@@ -42,6 +47,8 @@ LEFT: dict[tuple[str, str, str], str] = {
     ("decide", "^Chow's rule", r"0\.9"): "three decimals: 0.900",
     ("plan", "^Exactly one", r"20\.0"): "written as given: 20 %",
     ("plan", "^Simulation", r"\d\d\.\d"): "shares of simulated studies are whole: 80 %",
+    ("plan.n", "^Simulation", r"2\.7"): "the half-width is given, not searched",
+    ("plan.n", "^200 patients", "80"): "of a given size the power is that which it reaches",
     ("selective", "^80 patients", r"0\.7688"): "in a sentence it is 77 % of all records",
     ("selective", "^variant", r"0\.\d"): "coverages are percentages: 40 %",
 }

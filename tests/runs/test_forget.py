@@ -467,7 +467,7 @@ def test_certificates_made_before_are_stale_and_everybody_says_so(tmp_path: Path
     again = krisis("certify", str(path), "--risk", "0.05", cwd=tmp_path)
     assert sentence in again.stdout
     assert "requested on these rows" not in again.stdout
-    refused = krisis("certify", "--verify", "0.1.json", str(path), cwd=tmp_path)
+    refused = krisis("verify", "0.1.json", str(path), cwd=tmp_path)
     assert refused.returncode == 2
     assert "stale" in refused.stderr
     # A second patient makes the new certificate stale, and the old ones are not stale twice.

@@ -72,8 +72,7 @@ def test_notes_are_added_and_the_latest_counts(folder: Path) -> None:
     assert found.notes["a", 1].note == "the label\nis of another visit"
     assert found.notes["a", 1].by
     assert found.notes["a", 1].at.endswith("+00:00")
-    assert found.disputed == {"a"}
-    assert found.counts() == {"agree": 1, "disagree": 0, "label_wrong": 1, "unclear": 0}
+    assert found.notes["a", 2].mark == "agree"
 
 
 def test_a_cut_line_costs_itself_and_not_the_next_one(folder: Path) -> None:
@@ -201,34 +200,6 @@ def test_without_a_token_nobody_writes_and_no_form_is_shown(folder: Path) -> Non
     with serving(create_app(folder)) as visitor:
         assert "review-note" not in visitor.send("/runs/run/cases/1")[1]
         assert mark(visitor, 1, mark="agree") == 405
-
-
-def test_the_audit_counts_disputed_labels_and_shows_the_headline_without_them(
-    folder: Path,
-) -> None:
-    run = folder / "run.krisis"
-    assert krisis.audit(run).reviewed is None
-    result = load_run(run)
-    wrong = [
-        row.record_id
-        for row in result.rows
-        if row.outcome == "answered" and row.prediction != row.ground_truth
-    ]
-    right = [row for row in result.rows if row.outcome == "answered"]
-    for record_id in wrong[:3]:
-        add_review(run, record_id=record_id, asking=1, mark="label_wrong")
-    audit = krisis.audit(run)
-    found = audit.reviewed
-    assert found is not None
-    assert found.n_disputed == 3
-    whole, without = found.figures["Selective Accuracy (answered only)"]
-    assert whole.value == pytest.approx(1 - len(wrong) / len(right))
-    assert without.value == pytest.approx(1 - (len(wrong) - 3) / (len(right) - 3))
-    assert (whole.n, without.n) == (len(right), len(right) - 3)
-    text = said(audit.document())
-    assert "The label of 3 is disputed" in text
-    assert "without disputed labels" in text
-    assert set(found.to_json()["figures"]) == set(found.figures)
 
 
 # --- Left for people -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`krisis audit`: performance by subgroup, stability of answers, agreement of labels."""
+"""`krisis audit`: performance by subgroup, stability of answers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,6 @@ CoverageOption = Annotated[
     float | None,
     typer.Option("--coverage"),
 ]
-Agreement = Annotated[
-    str,
-    typer.Option(
-        "--agreement",
-        metavar="COLUMNS",
-    ),
-]
 Against = Annotated[
     list[Path],
     typer.Option("--against"),
@@ -51,7 +44,6 @@ Seed = Annotated[int, typer.Option("--seed", min=0)]
     "krisis audit runs/RUN --by sex,age:40:60",
     "krisis audit runs/RUN --coverage 0.8 --json",
     "krisis audit runs/RUN --against runs/OTHER",
-    "krisis audit runs/RUN --agreement reader_1,reader_2",
 )
 def audit(
     run: Annotated[Path, typer.Argument(help="A run, a saved result or a run file.")],
@@ -64,14 +56,13 @@ def audit(
     confidence: Confidence = "",
     calibration: Calibration = None,
     loss: LossName = "",
-    agreement: Agreement = "",
     against: Against = [],  # noqa: B006 - never changed
     mode: Mode = None,
     seed: Seed = 42,
     output_format: Format = "",
     as_json: AsJson = False,
 ) -> None:
-    """Check performance by subgroup, and whether answers are stable and labels agree."""
+    """Check performance by subgroup, and whether answers are stable."""
     chosen = chosen_format(output_format, as_json)
     found = verbs.audit(
         run,
@@ -84,7 +75,6 @@ def audit(
         confidence=confidence,
         calibration=calibration,
         loss=loss,
-        agreement=[name for name in agreement.split(",") if name.strip()],
         against=against,
         mode=mode,
         seed=seed,

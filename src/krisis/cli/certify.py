@@ -1,4 +1,4 @@
-"""`krisis certify`: a threshold with a guarantee, or the check of one on new patients."""
+"""`krisis certify`: a threshold with a guarantee."""
 
 from __future__ import annotations
 
@@ -43,11 +43,6 @@ RowsPerPatient = Annotated[
     int | None,
     typer.Option("--rows-per-patient", min=1),
 ]
-Verify = Annotated[
-    Path | None,
-    typer.Option("--verify"),
-]
-Time = Annotated[str, typer.Option("--time")]
 MaxNotEvaluated = Annotated[
     float,
     typer.Option(
@@ -67,7 +62,6 @@ Output = Annotated[
     app,
     "krisis certify runs/RUN --risk 0.05 --delta 0.1 -o certificate.json",
     "krisis certify runs/RUN --risk 0.1 --by sex,site",
-    "krisis certify --verify certificate.json runs/NEW",
 )
 def certify(
     run: Annotated[Path, typer.Argument(help="A run, a saved result or a run file.")],
@@ -80,31 +74,16 @@ def certify(
     loss: LossName = "",
     cost: Cost = None,
     rows_per_patient: RowsPerPatient = None,
-    verify: Verify = None,
-    time: Time = "",
     max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     mode: Mode = None,
     output: Output = None,
     output_format: Format = "",
     as_json: AsJson = False,
 ) -> None:
-    """Find the laxest threshold with a bounded risk, or verify one on new patients."""
+    """Find the lowest confidence threshold with a bounded risk; exit 1 if there is none."""
     chosen = chosen_format(output_format, as_json)
-    if verify is not None:
-        given = (risk, delta, method, by, loss, cost, rows_per_patient, output)
-        names = ("risk", "delta", "method", "by", "loss", "cost", "rows-per-patient", "output")
-        for name, value in zip(names, given, strict=True):
-            if value not in (None, ""):
-                raise InvalidValue(f"--verify takes all from the certificate; omit --{name}")
-        found = verbs.verify(
-            verify, run, confidence=confidence, calibration=calibration, time=time, mode=mode
-        )
-        give(found, found.to_json, chosen)
-        raise typer.Exit(1 if found.verdict == "broken" else 0)
     if risk is None:
         raise InvalidValue("the bound is missing; add for instance --risk 0.05")
-    if time:
-        raise InvalidValue("--time belongs to --verify; omit it")
     if output is not None and output.exists():
         raise InvalidFile(f"{output} exists already; choose another name or remove it first")
     certificate = verbs.certify(

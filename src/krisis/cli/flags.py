@@ -15,10 +15,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     ),
     "--abstained": ("COLUMN", "Column that says whether the model abstained."),
     "--against": ("RUN", "Another run on the same cases."),
-    "--agreement": (
-        "",
-        "Comma-separated metadata columns with further labels; truth is the run's own label.",
-    ),
     "--alpha": (
         "SHARE",
         "Two-sided error of the test, or 1 minus the level of the interval. Default: 0.05.",
@@ -26,7 +22,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--answers": ("ANSWERS", "All allowed answers, such as 0=no,1=yes."),
     "--area-coverage": ("SHARE", "Also report the areas up to this coverage."),
     "--as": ("FORMAT", "What the files are: inspect, lm-eval, csv, jsonl or parquet."),
-    "--assurance": ("SHARE", "Probability that the interval is at most this wide."),
     "--audit": ("", "Add the audit by subgroup, as in `krisis audit`."),
     "--author": (
         "FILE",
@@ -72,10 +67,6 @@ FLAGS: dict[str, tuple[str, str]] = {
         "WORD",
         "With --curve: treat or none (default), where neither model nor reader decides.",
     ),
-    "--deferral": (
-        "LABEL",
-        "seed: use the three deferral flags of the first version, not the suite's label.",
-    ),
     "--delta": ("NUMBER", "Probability with which the certificate may be wrong. Default: 0.1."),
     "--detach": ("", "With --batch: submit and exit; collect later."),
     "--difference": ("SHARE", "By how much the second run is better."),
@@ -105,7 +96,6 @@ FLAGS: dict[str, tuple[str, str]] = {
         "Correlation between two rows of one patient (or between their differences).",
     ),
     "--id": ("COLUMN", "Column with the record id."),
-    "--input-tokens": ("NUMBER", "Input tokens per row."),
     "--instructions": ("", "price (default), bare or policy."),
     "--intersection-only": ("", "Compare only the patients that both runs have."),
     "--interval-method": ("NAME", "percentile (as published) or expanded_percentile."),
@@ -130,7 +120,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--metric": ("METRIC", "Metric or bundle, by its key."),
     "--mode": ("NAME", "Mode, such as few_shot."),
     "--model": ("MODEL", "A baseline, or PROVIDER/MODEL."),
-    "--n": ("NUMBER", "Patients available; report what they can show."),
+    "--n": ("NUMBER", "Patients available; report the power that they reach."),
     "--n-participants": ("NUMBER", "How many participants."),
     "--n-patients": ("NUMBER", "How many patients."),
     "--new": ("RUN", "Run of patients seen since the certificate, in order of arrival."),
@@ -145,7 +135,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--older-than": ("AGE", "Only what is older: days, hours or minutes, such as 30d."),
     "--ordinal": ("", "The answers are ordered, as listed."),
     "--output": ("FILE", "Where to write: a new file or folder."),
-    "--output-tokens": ("NUMBER", "Output tokens per row."),
     "--overwrite": ("", "Replace existing files."),
     "--patient": (
         "COLUMN",
@@ -212,7 +201,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--trust": ("", "Use the code, addresses and files named by another user's run."),
     "--truth": ("COLUMN", "Column with the right answer."),
     "--verbose": ("", "Print every figure, not only the verdict."),
-    "--verify": ("FILE", "Certificate to verify on this run of new patients."),
     "--width": ("MILLIMETRES", "Width for print: 85 for a column, 170 for a page."),
     "--with": ("RUN", "After each answer, show the answer of this run and ask again."),
     "--with-ids": ("", "Write real patients' ids instead of numbers."),

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from krisis.cli.certify import Calibration, Mode, Time
+from krisis.cli.certify import Calibration, Mode
 from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
+from krisis.cli.verify import CertificateFile, Time
 from krisis.json_values import write_text
 from krisis.pages.shell import page
 from krisis.verbs import deciding as verbs
@@ -25,7 +26,7 @@ New = Annotated[list[Path], typer.Option("--new")]
     "krisis monitor certificate.json --new runs/ALL --time admitted --html new.html",
 )
 def monitor(
-    certificate: Annotated[Path, typer.Argument(help="A certificate of `krisis certify -o`.")],
+    certificate: CertificateFile,
     new: New = [],  # noqa: B006 - never changed
     time: Time = "",
     calibration: Calibration = None,
@@ -39,7 +40,7 @@ def monitor(
     """Check that a certified risk still holds; exit 1 if it is broken.
 
     Name all runs since the certificate, in order of arrival: the evidence of earlier patients
-    counts. Unlike --verify of certify, this may be looked at after every patient.
+    counts. Unlike `krisis verify`, this may be looked at after every patient.
     """
     chosen = chosen_format(output_format, as_json, output)
     found = verbs.monitor(certificate, new, calibration=calibration, time=time, mode=mode)

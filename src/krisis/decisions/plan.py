@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from scipy import special
@@ -53,11 +53,11 @@ __all__ = [
     "Plan",
     "Study",
     "plan_certificate",
-    "plan_compare",
     "plan_estimate",
-    "plan_non_inferior",
+    "plan_paired",
 ]
 
+DEFAULT_ALPHA = 0.05
 MOST_PATIENTS = 1_000_000
 N_STUDIES = 1000
 N_COMPARISONS = 400
@@ -80,7 +80,7 @@ class Study:
     """
 
     power: float = 0.8
-    alpha: float = 0.05
+    alpha: float = DEFAULT_ALPHA
     patients: Patients | None = None
     n_patients: int | None = None
     n_simulations: int | None = None
@@ -117,25 +117,6 @@ class Simulation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCost:
-    """What one run of a model costs; ``batch_dollars`` where batches have a price."""
-
-    model: str
-    dollars: float
-    batch_dollars: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyCost:
-    """Tokens, hours and dollars of one run of the planned rows; what is not known is None."""
-
-    input_tokens: float | None
-    output_tokens: float | None
-    hours: float | None
-    models: tuple[ModelCost, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Documented):
     """The size of a study and how often it will reach its goal.
 
@@ -154,7 +135,7 @@ class Plan(Documented):
     inputs: Mapping[str, object]
     assumptions: tuple[str, ...] = ()
     pilot: Pilot | None = None
-    cost: StudyCost | None = None
+    target_power: float
     builder: ClassVar[str] = "krisis.pages.plan:plan_document"
 
     def to_json(self) -> JsonObject:
@@ -173,7 +154,6 @@ class Plan(Documented):
             if found is None
             else {**asdict(found), "standard_error": found.standard_error},
             "inputs": dict(self.inputs),
-            "cost": None if self.cost is None else asdict(self.cost),
         }
 
 
@@ -203,8 +183,7 @@ def plan_estimate(
         metric: the metric that will be estimated.
         study: ``study.power`` is the probability that the interval is at most this wide.
         expected: the expected share; taken from the pilot if not given.
-        half_width: half the width of the interval. Without it, ``study.n_patients`` says how many
-            patients there are, and the plan reports the half-width that they reach.
+        half_width: half the width of the interval.
         pilot: a run to take rates from; needed for metrics that are not a share of rows.
 
     >>> from krisis.metrics import Accuracy
@@ -218,11 +197,11 @@ def plan_estimate(
             f"{metric.key} is not a share of rows, so no formula gives its width; add a pilot with "
             "--from RUN"
         )
-    if half_width is not None and not 0 < half_width < (0.5 if share else math.inf):
+    if half_width is None:
+        raise InvalidValue("missing --half-width")
+    if not 0 < half_width < (0.5 if share else math.inf):
         limit = " and below 0.5" if share else ""
         raise InvalidValue(f"--half-width must be above 0{limit}, not {half_width!r}")
-    if half_width is None and study.n_patients is None:
-        raise InvalidValue("missing --half-width (or --n, to see which half-width is reached)")
     patients = _patients(study, pilot)
     studies: Studies | None = pilot
     if share:
@@ -233,11 +212,6 @@ def plan_estimate(
         studies = studies or AssumedPatients(patients, (expected, 1 - expected))
     assert studies is not None
     simulator = _Simulator(study, patients, pilot, narrow(studies, 1 - study.alpha), studies.source)
-    if half_width is None:
-        # Half-widths of simulated studies are put in order; the study's power says which is taken.
-        half_width = _quantile_of(simulator.outcomes(study.n_patients or 0), study.power)
-        if not math.isfinite(half_width):
-            raise InvalidValue(f"{metric.key} has no interval in studies of this size; use more")
     wanted = half_width * (1 + _SAME)
 
     def formula(n: int) -> float:
@@ -251,8 +225,7 @@ def plan_estimate(
     around = "" if expected is None else f" around {expected:.3g}"
     return simulator.plan(
         "estimate",
-        f"for an interval of {metric.key}{around} of at most ± {half_width:.3g}, with a "
-        f"probability of {100 * study.power:g} %",
+        f"for an interval of {metric.key}{around} of at most ± {half_width:.3g}",
         formula=formula if share else None,
         succeeded=lambda widths: widths <= wanted,
         rescaled=rescaled,
@@ -261,55 +234,31 @@ def plan_estimate(
     )
 
 
-def plan_compare(
+def plan_paired(
     metric: BaseMetric,
     study: Study,
     *,
     difference: float | None = None,
     discordance: float | None = None,
+    margin: float | None = None,
     pilot: Pilot | None = None,
 ) -> Plan:
     """Plan for `krisis compare` to find that a second run is better than a first.
 
+    With a margin, plan for the interval of `krisis compare --margin` to exclude so large a loss.
+
     Args:
         metric: the metric that is compared.
         study: power, alpha and patients.
-        difference: how much better the second run is. Without it and without two pilots, the plan
-            reports the smallest difference that ``study.n_patients`` can show.
+        difference: how much better the second run is; 0 unless given where there is a margin.
         discordance: the share of rows that exactly one of the two runs has right.
-        pilot: two runs on the same cases, from which both are taken if not given.
+        margin: the largest acceptable loss.
+        pilot: two runs on the same cases, whose difference (without a margin) and discordance are
+            taken as they are if not given.
     """
-    return _plan_paired(metric, study, pilot, difference, discordance, None, inferior=False)
-
-
-def plan_non_inferior(
-    metric: BaseMetric,
-    study: Study,
-    *,
-    margin: float | None = None,
-    difference: float = 0.0,
-    discordance: float | None = None,
-    pilot: Pilot | None = None,
-) -> Plan:
-    """Plan for the interval of `krisis compare --margin` to exclude a loss of the margin.
-
-    Without a margin, the plan reports the smallest one that ``study.n_patients`` can show.
-    """
-    if margin is not None and not 0 < margin < 1:
+    inferior = margin is not None
+    if inferior and not 0 < (margin or 0.0) < 1:
         raise InvalidValue(f"--margin must be above 0 and below 1, not {margin!r}")
-    return _plan_paired(metric, study, pilot, difference, discordance, margin, inferior=True)
-
-
-def _plan_paired(
-    metric: BaseMetric,
-    study: Study,
-    pilot: Pilot | None,
-    difference: float | None,
-    discordance: float | None,
-    margin: float | None,
-    *,
-    inferior: bool,
-) -> Plan:
     two = pilot if pilot is not None and pilot.right is not None else None
     share = is_share(metric) if two is None else two.is_share
     if not share and two is None:
@@ -317,30 +266,33 @@ def _plan_paired(
             f"{metric.key} is not a share of rows, so no formula gives its power; add two pilots "
             "with --from A --from B"
         )
-    if inferior and margin is None and not share:
-        raise InvalidValue("missing --margin")
+    if not share and (difference is not None or discordance is not None):
+        raise InvalidValue(
+            f"{metric.key} is not a share of rows, so its difference is that of the pilots; omit "
+            "--difference and --discordance"
+        )
     patients = _patients(study, pilot)
     studies: Studies | None = two
     if share:
-        given = discordance is not None or bool(difference) or (inferior and two is None)
+        given = discordance is not None or difference is not None
         if discordance is None:
             if two is None:
                 raise InvalidValue("missing --discordance (or two pilots: --from A --from B)")
             discordance = float(np.abs(two.values[0]).mean())
             if discordance == 0:
                 raise InvalidValue("the two pilots agree on every row; add --discordance")
-        if difference is None and two is not None:
+        if difference is None and inferior:
+            difference = 0.0
+        elif difference is None:
+            if two is None:
+                raise InvalidValue("missing --difference (or two pilots: --from A --from B)")
             difference = float(two.values[0].mean())
             if difference <= 0:
                 raise InvalidValue(
                     f"the second pilot is not better than the first ({difference:+.4f}); name the "
                     "better one second, or add --difference"
                 )
-        sought = margin is None if inferior else difference is None
-        if sought:
-            difference, margin = _smallest_effect(study, patients, difference, discordance)
-        difference, margin = difference or 0.0, margin or 0.0
-        _check_paired(difference, discordance, margin, study.alpha, inferior=inferior)
+        _check_paired(difference, discordance, margin)
         # The pilots' own difference is not 0 as non-inferiority assumes, so it is not drawn then.
         studies = None if given or inferior else _drawn_from(two, study)
         better, worse = (discordance + difference) / 2, (discordance - difference) / 2
@@ -371,7 +323,7 @@ def _plan_paired(
         assumptions.append(f"Exactly one of the two runs is right on {alone} of rows.")
     return simulator.plan(
         "non_inferior" if inferior else "compare",
-        f"{goal}, with a power of {100 * study.power:g} %",
+        goal,
         formula=formula if share else None,
         succeeded=lambda found: found > 0,
         rescaled=lambda n, found: n * _probit_factor(found.mean(), study.power, study.alpha / 2),
@@ -424,8 +376,7 @@ def plan_certificate(
     simulator = _Simulator(study, patients, pilot, judge, drawn.source)
     return simulator.plan(
         "certify",
-        f"to certify a risk of at most {risk:g} where {expected_risk:.3g} is true, with a power of "
-        f"{100 * study.power:g} %",
+        f"to certify a risk of at most {risk:g} where {expected_risk:.3g} is true",
         formula=certificate_formula(risk, delta, expected_risk, patients),
         succeeded=lambda found: found > 0,
         rescaled=lambda n, found: n * _probit_factor(found.mean(), study.power, delta),
@@ -557,34 +508,6 @@ def smallest_size(power: Power, target: float) -> int:
     return missing[-1] + step if missing else high
 
 
-def _smallest_effect(
-    study: Study, patients: Patients, difference: float | None, discordance: float
-) -> tuple[float, float]:
-    """Return the smallest difference, or with one the smallest margin, that n patients show."""
-    n = study.n_patients
-    if n is None:
-        what = "--difference" if difference is None else "--margin"
-        raise InvalidValue(f"missing {what} (or --n, to see the smallest one that can be shown)")
-
-    def effect(size: float) -> tuple[float, float]:
-        return (size, 0.0) if difference is None else (difference, size)
-
-    def enough(size: float) -> bool:
-        delta, margin = effect(size)
-        found = _paired_power(n, delta, discordance, margin, alpha=study.alpha, patients=patients)
-        return found >= study.power
-
-    low, high = max(0.0, -(difference or 0.0)), discordance if difference is None else 0.999
-    if not enough(high):
-        raise InvalidValue(
-            f"{n:,} patients reach a power of {study.power:g} at no size of the effect"
-        )
-    while high - low > 1e-5:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return effect(min(math.ceil(high * 1e4) / 1e4, discordance if difference is None else 0.999))
-
-
 # The simulation ----------------------------------------------------------------------------------
 
 
@@ -676,6 +599,7 @@ class _Simulator:
             n_patients=n_asked,
             n_rows=self._n_rows(n_asked),
             power=power,
+            target_power=study.power,
             formula_n_patients=None if formula is None else self._n_asked(start),
             design_effect=self.patients.design_effect,
             simulation=simulation,
@@ -770,9 +694,7 @@ def _expected(pilot: Pilot | None) -> float:
     return value
 
 
-def _check_paired(
-    difference: float, discordance: float, margin: float, alpha: float, *, inferior: bool
-) -> None:
+def _check_paired(difference: float, discordance: float, margin: float | None) -> None:
     if not 0 < discordance <= 1:
         raise InvalidValue(
             f"--discordance must be above 0 and at most 1, not {discordance!r}; it is the share of "
@@ -783,12 +705,12 @@ def _check_paired(
             f"a difference of {difference!r} cannot be larger than the discordance of "
             f"{discordance!r}: runs differ only on rows that one of them alone has right"
         )
-    if inferior and not difference + margin > 0:
+    if margin is not None and not difference + margin > 0:
         raise InvalidValue(
             f"a run that is {-difference!r} worse cannot be shown to be at most {margin!r} worse "
             "at any size; choose a larger margin"
         )
-    if not inferior and not difference > 0:
+    if margin is None and not difference > 0:
         raise InvalidValue(f"--difference must be above 0, not {difference!r}")
 
 
@@ -799,60 +721,3 @@ def _check_expected_risk(expected_risk: float, risk: float) -> None:
         raise InvalidValue(
             f"the expected risk {expected_risk:g} is not below {risk:g}, so no size helps"
         )
-
-
-# The cost ----------------------------------------------------------------------------------------
-
-
-class Price(Protocol):
-    """What tokens cost; ``batch`` is the share of it that a provider batch costs, if known."""
-
-    @property
-    def batch(self) -> float | None: ...
-    def cost(self, input_tokens: float, output_tokens: float) -> float: ...
-
-
-def priced(
-    plan: Plan,
-    prices: Mapping[str, Price],
-    *,
-    input_tokens: float | None = None,
-    output_tokens: float | None = None,
-) -> Plan:
-    """Return a plan with the tokens, dollars by model and hours of one run of its rows.
-
-    Tokens per row are those given, else those of the pilot; hours are at the pilot's pace. What is
-    not known is None.
-    """
-    per_row = [input_tokens, output_tokens]
-    hours = None
-    if plan.pilot is not None:
-        run = plan.pilot.left
-        rows, spent = run.evaluation_results, run.spending
-        answered = [row for row in rows if row.error is None]
-        lost = spent.lost_input_tokens, spent.lost_output_tokens
-        for place, name in enumerate(("input_tokens", "output_tokens")):
-            known = [getattr(row, name) for row in answered if getattr(row, name) is not None]
-            if per_row[place] is None and known:
-                per_row[place] = (sum(known) + (lost[place] or 0)) / len(known)
-        if spent.elapsed_seconds:
-            hours = spent.elapsed_seconds / len(rows) * plan.n_rows / 3600
-    n_input, n_output = (None if each is None else each * plan.n_rows for each in per_row)
-    if prices and (n_input is None or n_output is None):
-        raise InvalidValue(
-            "tokens per row are unknown, so nothing can be priced; add --input-tokens and "
-            "--output-tokens, or a pilot that counted them"
-        )
-    dollars = {name: price.cost(n_input or 0, n_output or 0) for name, price in prices.items()}
-    models = (
-        ModelCost(
-            model=name,
-            dollars=dollars[name],
-            batch_dollars=None if price.batch is None else dollars[name] * price.batch,
-        )
-        for name, price in prices.items()
-    )
-    cost = StudyCost(
-        input_tokens=n_input, output_tokens=n_output, hours=hours, models=tuple(models)
-    )
-    return replace(plan, cost=cost)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from krisis.answers import AnswerSet
+from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.columns import in_patient_order
@@ -107,12 +108,14 @@ class Stability:
 def stability_of(
     result: BenchmarkResult, against: Mapping[str, BenchmarkResult] | None = None, *, seed: int = 42
 ) -> Stability:
-    """Return how stable a run is; of the runs it is held against, those of the same model."""
-    others = {
-        name: other
-        for name, other in (against or {}).items()
-        if other.backend_name == result.backend_name
-    }
+    """Return how stable a run is, by itself and against other runs of the same model."""
+    others = against or {}
+    for name, other in others.items():
+        if other.backend_name != result.backend_name:
+            raise InvalidValue(
+                f"{name} is a run of {other.backend_name}, not of {result.backend_name}; name a "
+                "run of the same model, or use `krisis compare`"
+            )
     repeats, perturbations = _repeats(result, seed), _perturbations(result, seed)
     paired = [_against(result, name, other, seed) for name, other in others.items()]
     places = _places(result.evaluation_results, seed)

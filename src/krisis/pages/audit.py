@@ -1,11 +1,11 @@
-"""The document of an audit: the groups to watch first, then their figures, labels and stability."""
+"""The document of an audit: the groups to watch first, then their figures and stability."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 
-from krisis.decisions.audit import Audit, DisputedLabels, LabelAgreement, ReviewedLabels
+from krisis.decisions.audit import Audit
 from krisis.decisions.audit_groups import ALPHA, HEADINGS, Group, GroupAudit, Measure
 from krisis.decisions.stability import Agreement, Figure, Places, Stability
 from krisis.pages.document import (
@@ -26,7 +26,6 @@ from krisis.pages.numbers import (
     change,
     count,
     difference,
-    figure,
     level,
     p_sentence,
     score_name,
@@ -34,20 +33,14 @@ from krisis.pages.numbers import (
 )
 from krisis.pages.verdict import usable_line
 from krisis.results.group_labels import group_words
-from krisis.runs.review import MARKS
 from krisis.statistics.group_gaps import SMALLEST_GROUP
-
-_MOST_SHOWN = 20
 
 
 def audit_document(audit: Audit) -> Document:
     """Return all there is to show of an audit."""
     groups = audit.groups
     sections = list(group_sections(groups))
-    sections += [_agreement(audit.agreement)] if audit.agreement else []
-    sections += [_disputed(audit.disputed)] if audit.disputed else []
     sections += [stability_section(audit.stability)] if audit.stability else []
-    sections += [_reviewed(audit.reviewed)] if audit.reviewed else []
     lines = [] if groups.in_force is None else [usable_line(groups.in_force)]
     return Document(
         title=f"Groups, {_where(groups)}",
@@ -55,31 +48,6 @@ def audit_document(audit: Audit) -> Document:
         verdict=Verdict([*lines, flag_line(groups)], level=0.95),
         sections=sections,
     )
-
-
-def _reviewed(found: ReviewedLabels) -> Section:
-    """Return what reviewers said, and the headline without the labels that they dispute."""
-    marks = ", ".join(f"{count(n)} {MARKS[mark]}" for mark, n in found.counts.items())
-    n_reviewed = f"{count(sum(found.counts.values()))} of {count(found.n_cases)} cases"
-    disputed = f"The label of {count(found.n_disputed)} is disputed."
-    lines = [f"{n_reviewed} were reviewed: {marks}. {disputed}"]
-    if found.n_unreadable:
-        lines.append(f"{count(found.n_unreadable)} lines of the review file could not be read.")
-    parts: list[Content] = [Sentences(lines)]
-    if found.figures:
-        caution = (
-            "Reviewers who look at wrong answers first find wrong labels there first, so the "
-            "figures without them flatter the model; review right answers too."
-        )
-        figures = {
-            Column("name", "metric"): lambda item: item[0],
-            Column("figure", "all cases"): lambda item: _estimate(item[1][0]),
-            Column("figure", "without disputed labels"): lambda item: _estimate(item[1][1]),
-            Column("count", "n"): lambda item: item[1][0].n,
-            Column("count", "n without"): lambda item: item[1][1].n,
-        }
-        parts.append(Table.of(found.figures.items(), figures, note=caution))
-    return Section(key="reviewed", title="Labels that reviewers dispute", parts=parts)
 
 
 def _where(groups: GroupAudit) -> str:
@@ -248,58 +216,6 @@ def group_assumptions(audit: GroupAudit) -> list[str]:
     if audit.no_scores:
         found.append(f"No {unit} has a score, so there is no curve: {audit.no_scores}.")
     return found
-
-
-# --- Labels ----------------------------------------------------------------------------------
-
-
-def _agreement(found: LabelAgreement) -> Section:
-    kind = "ordinal" if found.ordered else "nominal"
-    estimate = Estimate(found.alpha, found.low, found.high)
-    shown = figure(estimate)
-    if math.isnan(found.alpha):
-        shown = f"undefined, {found.reason}"
-    elif math.isnan(found.low):
-        shown = f"{shown} (no interval: {found.reason.replace('_', ' ')})"
-    counts = f"{count(found.n_labels)} labels of {count(found.n_rows)} rows with two or more"
-    rows: list[list[Cell]] = [["Krippendorff's α", estimate, found.n_rows]]
-    rows += [
-        [
-            f"risk against {column}",
-            Estimate(one["risk"], one["low"], one["high"]) if one["n_rows"] else "no answered row",
-            int(one["n_rows"]),
-        ]
-        for column, one in found.risks.items()
-    ]
-    columns = (Column("name", "figure"), Column("figure", "value"), Column("count", "rows"))
-    sentence = f"Krippendorff's α ({kind}) {shown}; {counts}."
-    title = f"Agreement of {', '.join(found.columns)}"
-    parts: list[Content] = [Sentences([sentence]), Table(columns=columns, rows=rows)]
-    return Section(key="agreement", title=title, parts=parts)
-
-
-def _disputed(found: DisputedLabels) -> Section:
-    if found.reason:
-        lines = [f"Disputed labels cannot be listed: {found.reason}"]
-        return Section.of_sentences("disputed", "Disputed labels", lines)
-    lines = [
-        (
-            f"{count(len(found.rows))} of {count(found.n_confident)} rows in the more confident "
-            "half of every run have the same answer of all runs against the label."
-        )
-    ]
-    left = len(found.rows) - _MOST_SHOWN
-    lines += [f"{count(left)} more are in the JSON."] if left > 0 else []
-    disputed = Table.of(
-        found.rows[:_MOST_SHOWN],
-        {
-            Column("name", "record"): lambda row: row.record_id,
-            Column("name", "label"): lambda row: str(row.label),
-            Column("name", "answer"): lambda row: str(row.answer),
-        },
-    )
-    parts: list[Content] = [Sentences(lines), *([disputed] if found.rows else [])]
-    return Section(key="disputed", title="Disputed labels", parts=parts)
 
 
 # --- Stability -------------------------------------------------------------------------------

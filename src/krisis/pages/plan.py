@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from krisis.decisions.plan import MOST_SIMULATED_ROWS, Plan
-from krisis.pages.document import Cell, Column, Document, Section, Table
-from krisis.pages.numbers import Estimate, count, figure, points, share
+from krisis.pages.document import Document, Section
+from krisis.pages.numbers import Estimate, count, figure, level, points, share
 
 _AIMS = {
     "estimate": "estimate a metric",
@@ -20,13 +20,21 @@ def plan_document(plan: Plan) -> Document:
     """Return all there is to show of a plan."""
     return Document(
         title=f"Sample size to {_AIMS[plan.question]}",
-        lead=[f"{count(plan.n_patients)} patients ({count(plan.n_rows)} rows) {plan.goal}"],
+        lead=[_answer(plan)],
         sections=[
             Section.of_sentences("confirmation", "Confirmation", _confirmed(plan)),
             Section.of_sentences("assumptions", "Assumptions", plan.assumptions),
-            *_cost(plan),
         ],
     )
+
+
+def _answer(plan: Plan) -> str:
+    """Return the size of the study; of a given size, the power that it reaches."""
+    size = f"{count(plan.n_patients)} patients ({count(plan.n_rows)} rows)"
+    chance = "probability" if plan.question == "estimate" else "power"
+    if plan.inputs["n_patients"] is None:
+        return f"{size} {plan.goal}, with a {chance} of {level(plan.target_power)}"
+    return f"{size} reach a {chance} of {share(Estimate(plan.power))} {plan.goal}"
 
 
 def _confirmed(plan: Plan) -> Iterator[str]:
@@ -57,23 +65,3 @@ def _confirmed(plan: Plan) -> Iterator[str]:
             f"Design effect {times}: rows of one patient resemble each other, so {times} times as "
             "many rows are needed."
         )
-
-
-def _cost(plan: Plan) -> list[Section]:
-    """Return what one run of this size takes, as far as that is known."""
-    cost = plan.cost
-    if cost is None:
-        return []
-    known: dict[str, float | None] = {
-        "tokens in": cost.input_tokens,
-        "tokens out": cost.output_tokens,
-        "hours at the pace of the pilot": cost.hours,
-    }
-    rows: list[list[Cell]] = [[name, value] for name, value in known.items() if value is not None]
-    for model in cost.models:
-        rows.append([f"{model.model} ($)", model.dollars])
-        if model.batch_dollars is not None:
-            rows.append([f"{model.model} ($, as a batch)", model.batch_dollars])
-    columns = (Column("name", "one run"), Column("figure", "amount"))
-    parts = [Table(columns=columns, rows=rows)]
-    return [Section(key="cost", title="Cost of one run", parts=parts)] if rows else []

@@ -14,7 +14,7 @@ from krisis.runs.schema import SUFFIX
 
 _SCORES = ("show", "report", "compare", "figure", "sheet")
 _ROWS = (
-    *("selective", "calibrate", "certify", "monitor", "decide", "audit"),
+    *("selective", "calibrate", "certify", "verify", "monitor", "decide", "audit"),
     *("check", "plan", "export"),
     *_SCORES,
 )
@@ -56,8 +56,7 @@ ARTEFACTS: dict[str, Artefact] = {
     "certificate": Artefact(
         "a certificate",
         (),
-        "krisis monitor takes it; it is given as --verify to krisis certify and as --certificate "
-        "to krisis report",
+        "krisis verify and monitor take it; it is given as --certificate to krisis report",
     ),
     "old run": Artefact(
         "a run of the format before this one, which this krisis does not read",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import getpass
 import json
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -60,20 +59,10 @@ class Reviews:
     notes: Mapping[CaseKey, ReviewNote]
     n_unreadable: int = 0
 
-    @property
-    def disputed(self) -> set[str]:
-        """Return the records whose label is wrong by the latest note on any asking."""
-        return {note.record_id for note in self.notes.values() if note.mark == "label_wrong"}
-
     def renamed(self, name: Callable[[str], str]) -> Reviews:
         """Return the notes under the names by which records are shown."""
         notes = {(name(record), asking): note for (record, asking), note in self.notes.items()}
         return Reviews(notes, self.n_unreadable)
-
-    def counts(self) -> dict[str, int]:
-        """Count the cases by their mark."""
-        found = Counter[str](note.mark for note in self.notes.values())
-        return {mark: found[mark] for mark in MARKS}
 
 
 def case_key(row: EvaluationResult) -> CaseKey:

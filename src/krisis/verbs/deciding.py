@@ -17,13 +17,7 @@ from krisis.confidence.evaluation import (
     same_participants,
 )
 from krisis.confidence.variants import available_variants, confidence_of
-from krisis.decisions.audit import (
-    Audit,
-    ReviewedLabels,
-    disputed_labels,
-    label_agreement,
-    reviewed_labels,
-)
+from krisis.decisions.audit import Audit
 from krisis.decisions.audit_groups import GroupOptions, audit_groups
 from krisis.decisions.certify import Certificate, CertifyOptions, certificate_from, certify_run
 from krisis.decisions.check import Check, Gate, check_run
@@ -43,7 +37,6 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result, scored_from_rows, with_rows
 from krisis.results.run_items import items_of
 from krisis.runs.ledger import CERTIFICATE, CHECK, certificate_sentence, note_decision
-from krisis.runs.places import is_run_file
 from krisis.statistics.bootstrap import BootstrapOptions, Progress
 from krisis.statistics.intervals import REPLICATE_METHODS
 
@@ -384,12 +377,11 @@ def audit(
     confidence: str = "",
     calibration: AnyCalibrator = None,
     loss: str = "",
-    agreement: Sequence[str] = (),
     against: Sequence[AnyRun] = (),
     mode: str | None = None,
     seed: int = 42,
 ) -> Audit:
-    """Check performance by subgroup, and whether answers are stable and labels agree.
+    """Check performance by subgroup, and whether answers are stable.
 
     Arguments:
         run: A run by its path, or in memory.
@@ -403,8 +395,7 @@ def audit(
         confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
         calibration: Calibrator of `krisis calibrate` that makes the score.
         loss: error, abs_norm or cost; that of the task unless given.
-        agreement: Metadata columns with further labels; ``truth`` is the run's own.
-        against: Other runs on the same cases.
+        against: Other runs of the same model on the same cases.
         mode: The experiment of a PHQ-8 run file.
         seed: Seed of permutations and resamples.
 
@@ -428,23 +419,8 @@ def audit(
         certificate=certificate_of(certificate),
         score=score,
     )
-    items = items_of(run, mode)
-    others = [items_of(other, mode) for other in against]
-    return Audit(
-        audit_groups(items, options),
-        label_agreement(items, _listed(agreement), seed=seed) if agreement else None,
-        disputed_labels([items, *others], score) if others else None,
-        stability_of_saved(run, against, seed=seed),
-        _reviewed(run),
-    )
-
-
-def _reviewed(run: AnyRun) -> ReviewedLabels | None:
-    """Return what reviewers noted next to a run file; other forms of a run have no such notes."""
-    path = _run_file(run)
-    if path is None or not is_run_file(path):
-        return None
-    return reviewed_labels(run if isinstance(run, BenchmarkResult) else load_result(path), path)
+    groups = audit_groups(items_of(run, mode), options)
+    return Audit(groups, stability_of_saved(run, against, seed=seed))
 
 
 def _listed(names: str | Sequence[str]) -> list[str]:

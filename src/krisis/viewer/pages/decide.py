@@ -577,7 +577,7 @@ def _whose(run: ViewedRun, certificate: Certificate) -> list[str]:
     if run.table.shared(key, lambda: _is_of(run, certificate)):
         return []
     other = "It is of other rows than those of this run, and says nothing of them"
-    return [f"{other}; krisis certify --verify tells what this run says to it."]
+    return [f"{other}; `krisis verify` checks it on this run."]
 
 
 def _is_of(run: ViewedRun, certificate: Certificate) -> bool:
