@@ -167,7 +167,7 @@ def test_a_prompt_says_eighty_or_older(suite):
 
 
 def test_a_whole_number_that_is_measured_to_a_tenth_shows_its_zero():
-    suite = made(DiabetesSuite, "undiagnosed")
+    suite = DiabetesSuite()
     for name, words, unit in (
         ("bmi", "Body mass index", "kg/m²"),
         ("waist", "Waist circumference", "cm"),
