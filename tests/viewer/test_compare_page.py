@@ -153,7 +153,11 @@ def test_runs_differ_in_what_they_answered_or_in_whether_they_did() -> None:
 
     def table_of(name: str) -> Table:
         answer, abstained = replies[name]
-        return Rows([EvaluationResult(answer, 1, abstained, record_id="a")]).table
+        row = EvaluationResult(answer, 1, abstained, record_id="a")
+        if answer is None:
+            row.error, row.failure_class = "cut off", "malformed_reply"
+        assert (row.outcome == "no_answer") == (answer is None)
+        return Rows([row]).table
 
     alike = [{"left", "left too"}, *({name} for name in replies)]
     for left, right in product(replies, replies):
