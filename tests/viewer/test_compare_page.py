@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from tests.viewer.conftest import Site, Watched, eventually
 
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps
-from krisis.metrics.base import Rows
+from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import verdict
+from krisis.metrics.table import Table
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_results
 from krisis.viewer.catalogue import Catalogue
@@ -142,6 +144,25 @@ def test_every_count_of_the_outcomes_leads_to_as_many_cases(site: Site) -> None:
     n_both_right = sum(one == ("right", "right") for one in outcomes)
     assert any(n == str(n_both_right) and "left=right&amp;right=right" in a for a, n in links)
     assert len(links) > 9
+    assert 'href="/compare/cases?run=z-old&amp;run=a-new"' in text  # those on which they differ
+
+
+def test_runs_differ_in_what_they_answered_or_in_whether_they_did() -> None:
+    replies = {"one": (1, False), "two": (2, False), "none": (None, False), "left": (1, True)}
+    replies["left too"] = (2, True)
+
+    def table_of(name: str) -> Table:
+        answer, abstained = replies[name]
+        row = EvaluationResult(answer, 1, abstained, record_id="a")
+        if answer is None:
+            row.error, row.failure_class = "cut off", "malformed_reply"
+        assert (row.outcome == "no_answer") == (answer is None)
+        return Rows([row]).table
+
+    alike = [{"left", "left too"}, *({name} for name in replies)]
+    for left, right in product(replies, replies):
+        (found,) = pair.differing(table_of(left), table_of(right))
+        assert found == ({left, right} not in alike), (left, right)
 
 
 @pytest.mark.parametrize(
