@@ -614,8 +614,8 @@ def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
         )
     else:
         question = f'What is "{column.name}" of this patient?'
-        if positive is not None and len(answers) == 2:
-            if said.is_whole and said.label:
+        if positive is not None:
+            if said.is_whole:
                 question = said.question or f"Does this patient have {_event(outcome)}?"
             elif value_meaning(str(positive)) is not None:
                 question = f'Is "{column.name}" true of this patient?'
@@ -643,7 +643,7 @@ def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
 def _event(outcome: Outcome) -> str:
     """Return what happens: in words where they are the whole name, else the name as it is."""
     label = outcome.name.label
-    if not outcome.name.is_whole or not label:
+    if not outcome.name.is_whole:
         return outcome.column.name
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
