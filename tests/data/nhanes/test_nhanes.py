@@ -191,6 +191,11 @@ def test_the_question_has_another_wording(suite):
     assert suite.task.paraphrase != suite.task.question
 
 
+def test_the_event_is_diabetes_and_the_groups_are_those_of_the_survey(suite):
+    assert suite.task.positive == 1
+    assert [*suite.task.groups] == ["sex", "age_band", "race_ethnicity"]
+
+
 # Suite
 
 

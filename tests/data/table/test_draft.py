@@ -177,7 +177,8 @@ def test_units_and_names_with_brackets_or_commas_are_still_yaml(tmp_path, column
     [
         ("hospital_expire_flag", "01", {0: "survived", 1: "died"}, 1),
         ("survived", "01", {0: "died", 1: "survived"}, 0),
-        ("sepsis_24h", "NY", {"N": "no sepsis", "Y": "sepsis"}, "Y"),
+        ("Sepsis", "NY", {"N": "no sepsis", "Y": "sepsis"}, "Y"),
+        ("sepsis_24h", "NY", {"N": "no sepsis_24h", "Y": "sepsis_24h"}, "Y"),
         ("Delir", "JN", {"J": "delirium", "N": "no delirium"}, "J"),
         ("vital_status", ["Alive", "Expired"], {"Alive": "Alive", "Expired": "Expired"}, "Expired"),
     ],
@@ -263,7 +264,27 @@ def test_all_hospital_headers_load_and_check(tmp_path, file):
         assert not scores.wrong_positive
 
 
-def test_labels_are_those_that_people_write():
+@pytest.mark.parametrize(
+    ("outcome", "question"),
+    [
+        ("died", "Did this patient die?"),
+        ("Sepsis", "Does this patient have sepsis?"),
+        ("sepsis_24h", 'Is "sepsis_24h" true of this patient?'),
+        ("mort30", 'Is "mort30" true of this patient?'),
+        ("hospital_expire_flag", 'Is "hospital_expire_flag" true of this patient?'),
+        ("aki_stage", 'What is "aki_stage" of this patient?'),
+    ],
+)
+def test_a_question_says_no_more_than_the_name_of_the_outcome(tmp_path, outcome, question):
+    n_values = 4 if outcome == "aki_stage" else 2
+    rows = [f"{i},{20 + i % 61},{i * i % 7 % n_values}" for i in range(60)]
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join([f"stay_id,age,{outcome}", *rows]), encoding="utf-8")
+    task = yaml.safe_load(draft(file, tmp_path / "t.yaml").text)["tasks"]["main"]
+    assert task["question"] == question
+
+
+def test_a_label_is_the_header_unless_an_entry_is_the_whole_of_it():
     for name, expected in expected_labels().items():
         label, _, unit = expected.partition(", ")
         if unit == "motor":
@@ -321,7 +342,7 @@ def test_a_messy_export_becomes_a_report_in_four_commands_and_one_edit(tmp_path,
     assert found["source"] == {"files": "export.csv", "encoding": "cp1252", "decimal": ","}
     assert (found["record_id"], found["cluster"]) == ("Fallnr", "PatNr")
     assert found["tasks"]["main"]["label"] == {"column": "Sepsis_48h"}
-    assert found["tasks"]["main"]["answers"] == {"J": "sepsis", "N": "no sepsis"}
+    assert found["tasks"]["main"]["answers"] == {"J": "Sepsis_48h", "N": "no Sepsis_48h"}
     assert found["features"]["RR_sys"] == {"label": "Systolic blood pressure", "unit": "mmHg"}
     assert found["features"]["CRP"]["below_detection"] == "half"
     assert found["features"]["Arztbrief"]["text"] is True

@@ -34,7 +34,6 @@ from krisis.data.table.suite_file import TODO
 from krisis.data.table.vocabulary import (
     OutcomeName,
     has_role,
-    horizon,
     is_called_id,
     is_dead_or_alive,
     is_event,
@@ -44,7 +43,6 @@ from krisis.data.table.vocabulary import (
     value_meaning,
     vocabulary,
     words_of,
-    written_out,
 )
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, JsonValue
@@ -56,18 +54,6 @@ if TYPE_CHECKING:
 # An outcome below this score is a disease that may as well be a finding.
 _CLEAR = 2.0
 _MOST_CHECKS = 12
-# Names of outcomes that do not say what happens.
-_NO_EVENTS = (
-    "outcome",
-    "label",
-    "target",
-    "y",
-    "class",
-    "endpoint",
-    "diagnosis",
-    "event",
-    "result",
-)
 _DATABASES = (".db", ".sqlite", ".sqlite3", ".duckdb", ".ddb", ".db3")
 
 
@@ -621,24 +607,22 @@ def _choice_task(columns: Columns, choice: Choice) -> Iterator[tuple[str, object
 def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
     column, said = outcome.column, outcome.name
     answers, positive = _answers(outcome)
-    label = said.label or _event_label(column.name)
     if outcome.is_guess:
         yield (
             "question",
             f"{TODO}: no outcome was found; name it under label and write the question",
         )
     else:
-        asked = said.question if positive is not None and len(answers) == 2 else ""
-        when = horizon(column.name)
-        question = (asked or f'What is "{written_out(column.name)}" of this patient?').format(
-            when=when
+        question = f'What is "{column.name}" of this patient?'
+        if positive is not None:
+            if said.is_whole:
+                question = said.question or f"Does this patient have {_event(outcome)}?"
+            elif value_meaning(str(positive)) is not None:
+                question = f'Is "{column.name}" true of this patient?'
+        yield (
+            "question",
+            Noted(question, "in one sentence, as you would ask a colleague, and by when"),
         )
-        if not asked and positive is not None and value_meaning(str(positive)) is not None:
-            verb = "Will this patient have" if when else "Does this patient have"
-            question = f"{verb} {_in_a_sentence(label)}{when}?"
-            if label.lower() in _NO_EVENTS:
-                question = f'Is "{label}" true of this patient?'
-        yield "question", Noted(question, "in one sentence, as you would ask a colleague")
     given: JsonValue = outcome.sql or {"column": column.name}
     n_without = column.n_rows - column.n_given
     if isinstance(given, dict) and n_without:
@@ -656,20 +640,11 @@ def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
         yield "answers", shown
 
 
-def _event_label(name: str) -> str:
-    """Return the event that a name speaks of, without its time span and without "flag".
-
-    >>> _event_label("cardiac_arrest_24h"), _event_label("outcome_flag")
-    ('Cardiac arrest', 'Outcome')
-    """
-    words = written_out(name).split()
-    while len(words) > 1 and (words[-1][0].isdigit() or words[-1].lower() in ("flag", "yn", "jn")):
-        words.pop()
-    return " ".join(words)
-
-
-def _in_a_sentence(label: str) -> str:
-    """Return a label with a small first letter, unless it is an abbreviation."""
+def _event(outcome: Outcome) -> str:
+    """Return what happens: in words where they are the whole name, else the name as it is."""
+    label = outcome.name.label
+    if not outcome.name.is_whole:
+        return outcome.column.name
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
@@ -679,7 +654,7 @@ def _answers(outcome: Outcome) -> tuple[dict[JsonValue, str], JsonValue]:
     Which of two is the event is said only where the values are yes and no, or name it.
     """
     said, column = outcome.name, outcome.column
-    label = _in_a_sentence(said.label or _event_label(column.name))
+    label = _event(outcome)
     words = {True: said.yes or label, False: said.no or f"no {label}"}
     if outcome.sql:
         return {0: words[False], 1: words[True]}, 1

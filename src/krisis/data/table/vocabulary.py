@@ -14,7 +14,6 @@ from krisis.texts import stated_in
 
 # A name that speaks of the past, a risk or a family is no outcome, however strong its words.
 _AGAINST = 3.0
-_HORIZON = 1.0
 # A name may say which values it has, as in "Décédé (O/N)" and "AKI?", or that it is a number: "N°".
 _ANSWER_HINT = re.compile(
     r"\(?\b(?:[YJOS]/N|N/[YJOS]|0/1|1/0|(?:yes|ja|oui|s[ií]|sì)\s?/\s?(?:non|no|nein|nee))\b\)?|\?$",
@@ -69,6 +68,15 @@ def matches(name: str, entry: Mapping[str, Sequence[str]]) -> bool:
     return any(all(any(w.startswith(one) for w in words) for one in pair) for pair in _pairs(entry))
 
 
+def is_whole(name: str, entry: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether a name is a word of an entry and nothing else.
+
+    >>> is_whole("Heart rate", {"words": ["heartrate"]}), is_whole("HR_max", {"words": ["hr"]})
+    (True, False)
+    """
+    return "".join(words_of(name)) in (*entry.get("words", ()), *entry.get("names", ()))
+
+
 def _in_compound(name: str, entry: Mapping[str, Sequence[str]]) -> bool:
     """Tell whether a word of an entry begins or ends a longer word of a name."""
     long = tuple(word for word in entry.get("words", ()) if len(word) >= 5)
@@ -105,6 +113,8 @@ class OutcomeName:
     event_is_no: bool = False
     # False for a vital status: whether 1 is alive or dead, only its owner knows.
     says_what_yes_means: bool = True
+    # Whether the entry is the whole name, so that its words say all that the name says.
+    is_whole: bool = False
 
 
 @cache
@@ -120,15 +130,12 @@ def outcome_name(name: str) -> OutcomeName:
     found = [
         entry for entry in known["outcome"] if matches(name, entry) or _in_compound(name, entry)
     ]
-    is_later = " within " in horizon(name)
-    if not found and not is_later:
+    if not found:
         return OutcomeName(0.0)
-    # Without a known event, a time span alone makes a name that of an event, if not clearly.
-    score = max((float(entry["strength"]) for entry in found), default=0.5)
-    flags = {*known["horizon"]["flags"]} & {*words}
-    score += _HORIZON * bool(horizon(name)) + 0.5 * min(len(flags), 2)
+    flags = {*known["beside"]["flags"]} & {*words}
+    score = max(float(entry["strength"]) for entry in found) + 0.5 * min(len(flags), 2)
     against = known["against"]
-    is_later = is_later or bool({*known["horizon"]["during"]} & {*words})
+    is_later = bool({*known["beside"]["during"]} & {*words})
     if {*against["admission"]} & {*words} and not is_later:
         score -= _AGAINST
     if matches(name, {"words": against["words"], "parts": against["parts"]}):
@@ -146,34 +153,11 @@ def outcome_name(name: str) -> OutcomeName:
         says.get("no", ""),
         says.get("event_is_no", False),
         says.get("says_what_yes_means", True),
+        is_whole=is_whole(name, says),
     )
 
 
 _GENERAL = ("Outcome", "Complication", "Deterioration", "Recurrence", "Diagnosis", "Disease")
-_SPANS = {"h": "hours", "s": "hours", "u": "hours", "d": "days", "t": "days", "j": "days"}
-_SPANS |= {"m": "months", "w": "weeks", "y": "years", "a": "years"}
-
-
-def horizon(name: str) -> str:
-    """Return the time span or place that a name ends in, as words of a question.
-
-    >>> horizon("sepsis_24h"), horizon("mort30"), horizon("hospital_expire_flag"), horizon("age")
-    (' within 24 hours', ' within 30 days', ' in hospital', '')
-    """
-    known, words = vocabulary()["horizon"], words_of(name)
-    for number, word in enumerate(words):
-        if not word.isdigit() or int(word) < 2:
-            continue
-        unit = words[number + 1] if number + 1 < len(words) else ""
-        before = words[number - 1] if number else ""
-        if re.fullmatch(known["pattern"], f"{word}{unit}") or not unit or before in ("d", "j"):
-            long = {"stunden": "h", "jahre": "y", "jaar": "y", "semaines": "w", "heures": "h"}
-            letter = long.get(unit, unit[:1]) or "d"
-            return f" within {word} {_SPANS.get(letter, 'days')}"
-    if matches(name, {"words": known["icu"]}):
-        return " in intensive care"
-    is_hospital = {*known["hospital"]} & {*words} or any("hosp" in word for word in words)
-    return " in hospital" if is_hospital else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +171,16 @@ class MeasureName:
 
 
 def measure_name(name: str) -> MeasureName:
-    """Return the label of a column and the unit that its name ends in.
+    """Return the label of a column, which is its name unless an entry is the whole of it.
 
-    >>> measure_name("RR_syst_mmHg").label, measure_name("plasma_glucose_mg_dl").unit
-    ('Systolic blood pressure', 'mg/dL')
-    >>> measure_name("Krea (µmol/l)").unit, measure_name("SpO2 (%)").unit
-    ('umol/L', '%')
+    A unit at the end of the name is not part of it.
+
+    >>> measure_name("Krea (µmol/l)").label, measure_name("Krea (µmol/l)").unit
+    ('Creatinine', 'umol/L')
+    >>> measure_name("HF (1/min)").label, measure_name("plasma_glucose_mg_dl").label
+    ('HF (1/min)', 'plasma_glucose_mg_dl')
+    >>> measure_name("SpO2 (%)").unit, measure_name("plasma_glucose_mg_dl").unit
+    ('%', 'mg/dL')
     """
     spelled = re.sub("[µμ]", "u", name).replace("%", " pct").replace("°", " deg ")
     spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", spelled)
@@ -205,32 +193,11 @@ def measure_name(name: str) -> MeasureName:
             unit, rest = units[ending], plain[: -len(ending) - 1]
             break
     for entry in vocabulary()["concept"]:
-        if matches(rest, entry) and len(words_of(rest)) <= 5:
-            extra = _qualifier(rest)
-            label = f"{entry['label']}{extra}"
-            return MeasureName(label, unit, entry.get("units", ()), entry.get("plausible", ()))
-    return MeasureName(written_out(rest) or name, unit)
-
-
-def _qualifier(name: str) -> str:
-    """Return which value of several a name means, such as the lowest."""
-    named = {"min": "lowest", "max": "highest", "mean": "mean", "avg": "mean", "last": "last"}
-    named |= {"first": "first", "median": "median", "lowest": "lowest", "highest": "highest"}
-    found = [named[word] for word in words_of(name) if word in named]
-    return f" ({found[0]})" if found else ""
-
-
-def written_out(name: str) -> str:
-    """Return a name as words, as people write them.
-
-    >>> written_out("referral_letter"), written_out("dischargeDisposition")
-    ('Referral letter', 'Discharge disposition')
-    """
-    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|[_.]+", " ", name).strip()
-    # Four capitals may be an abbreviation, more are a word of a name in capitals.
-    words = [w if w.isupper() and len(w) <= 4 else w.lower() for w in spaced.split()]
-    text = " ".join(words)
-    return text[:1].upper() + text[1:]
+        if is_whole(rest, entry):
+            return MeasureName(
+                entry["label"], unit, entry.get("units", ()), entry.get("plausible", ())
+            )
+    return MeasureName(name, unit)
 
 
 def value_meaning(value: str) -> bool | None:
