@@ -1,4 +1,4 @@
-"""How near the cross-fitted cost of `krisis decide` is to the truth, and how intervals cover."""
+"""How near a cross-fitted cost is to the truth, and how the intervals of costs cover."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.certify import CONFIDENCE, ROWS_PER_PATIENT, SHARES, SPREAD, WORLDS, World
-from krisis.decisions.decide import best_threshold, cross_fitted
 from krisis.decisions.population import Population, Quantity
+from krisis.decisions.reader import best_threshold, cross_fitted
 from krisis.decisions.sample import accepts
 from krisis.metrics.table import FloatArray, Units
 from krisis.statistics.bootstrap import BootstrapOptions

@@ -104,18 +104,16 @@ class CostTable:
     """What answers and deferrals cost: a preset of `krisis decide`, whose user must own it.
 
     ``costs`` maps truth to answer to cost, right answers costing 0 unless listed; ``defer`` is one
-    figure or one per truth; ``needless_deferral`` is added where deferral was not due. ``note``
-    says in one sentence what the figures rest on.
+    figure or one per truth. ``note`` says in one sentence what the figures rest on.
     """
 
     costs: Mapping[Label, Mapping[Label, float]]
     defer: float | Mapping[Label, float]
-    needless_deferral: float = 0.0
     unit: str = "points"
     note: str = ""
 
     def __post_init__(self) -> None:
-        _as_floats(self, "costs", "defer", "needless_deferral")
+        _as_floats(self, "costs", "defer")
 
     @classmethod
     def by_distance(

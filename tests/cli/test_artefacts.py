@@ -28,7 +28,7 @@ TYPED = {
     "certify": "certify RUN --risk 0.5",
     "verify": "verify certificate.json RUN",
     "monitor": "monitor certificate.json --new RUN",
-    "decide": "decide RUN --folds 2",
+    "decide": "decide RUN",
     "audit": "audit RUN",
     "plan": "plan certify --from RUN --risk 0.9 --n 3",
     "export": "export RUN --to jsonl -o OUT.jsonl",

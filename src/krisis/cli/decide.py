@@ -55,7 +55,6 @@ ReaderRun = Annotated[
     ),
 ]
 ReaderColumn = Annotated[str, typer.Option("--reader-column")]
-Folds = Annotated[int, typer.Option("--folds")]
 Seed = Annotated[int, typer.Option("--seed", min=0)]
 Curve = Annotated[bool, typer.Option("--curve")]
 Thresholds = Annotated[str, typer.Option("--thresholds")]
@@ -96,7 +95,6 @@ def decide(
     reader_specificity: Specificity = None,
     reader_accuracy: Accuracy = None,
     reader_column: ReaderColumn = "",
-    folds: Folds = 10,
     curve: Curve = False,
     thresholds: Thresholds = "",
     threshold: ThresholdOption = None,
@@ -136,7 +134,6 @@ def decide(
             delta=delta,
             certificate=certificate,
             default_action=default_action,
-            folds=folds,
             max_not_evaluated=max_not_evaluated,
             mode=mode,
             seed=seed,

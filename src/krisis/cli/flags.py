@@ -83,7 +83,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--failed": ("COLUMN", "Also ask the records again that were not evaluated."),
     "--figures": ("FOLDER", "Also write every chart as SVG, PNG and CSV into this folder."),
     "--filter": ("NAME", "lm-eval: the filter to use."),
-    "--folds": ("NUMBER", "Number of patient folds for cross-fitting."),
     "--force": ("", "Fit even with fewer than 10 right or 10 wrong answers."),
     "--format": ("FORMAT", "table (to read), csv (a line per number), markdown, latex or json."),
     "--from": ("RUN", "Pilot run to estimate rates from; give two to plan a comparison."),

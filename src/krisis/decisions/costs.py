@@ -19,7 +19,7 @@ from krisis.metrics.table import FloatArray, IntArray
 from krisis.yaml_values import read_mapping
 
 Costs = Mapping[tuple[Label, Label], float]
-_FIELDS = ("costs", "defer", "needless_deferral", "unit", "note", "team")
+_FIELDS = ("costs", "defer", "unit", "note", "team")
 # Costs and rates are given per so many cases.
 PER = 1000
 # Beyond this, sums of costs lose the small ones and at last overflow.
@@ -114,14 +114,12 @@ def team_from(content: JsonMapping, place: str) -> Team:
 class CostTable:
     """What each answer costs under each truth, and what deferring costs.
 
-    ``defer`` is one figure or one per truth, None where only answers are priced;
-    ``needless_deferral`` is added where deferral was not due. ``team`` reads deferred cases.
-    ``place`` says where the table is from.
+    ``defer`` is one figure or one per truth, None where only answers are priced. ``team`` reads
+    deferred cases. ``place`` says where the table is from.
     """
 
     costs: Costs
     defer: float | Mapping[Label, float] | None = None
-    needless_deferral: float = 0.0
     unit: str = "points"
     note: str = ""
     team: Team | None = None
@@ -138,7 +136,7 @@ class CostTable:
         return self.costs.get(pair, 0.0)
 
     def deferral(self, truth: Label) -> float:
-        """Return what deferring costs where a truth holds, needless or not."""
+        """Return what deferring costs where a truth holds."""
         found = self.defer.get(truth) if isinstance(self.defer, Mapping) else self.defer
         if found is None:
             where = f" where {truth!r} is right" if isinstance(self.defer, Mapping) else ""
@@ -169,18 +167,7 @@ class CostTable:
         table = run.table
         seen = set(table.truth.tolist())
         by_code = [self.deferral(t) if i in seen else 0.0 for i, t in enumerate(table.labels)]
-        found = np.array(by_code)[table.truth]
-        if self.needless_deferral:
-            if table.unreadable_deferral:
-                raise InvalidValue(table.unreadable_deferral)
-            if (table.should_abstain < 0).any():
-                n_unknown = int(np.count_nonzero(table.should_abstain < 0))
-                raise InvalidValue(
-                    f"{self.place} prices needless_deferral, and {n_unknown} of {run.n_items} rows "
-                    "have no deferral label (should_abstain); add the labels or omit it"
-                )
-            found += self.needless_deferral * (table.should_abstain == 0)
-        return np.asarray(found, dtype=np.float64)
+        return np.array(by_code, dtype=np.float64)[table.truth]
 
     def to_json(self) -> JsonObject:
         """Return the table as a file states it."""
@@ -190,7 +177,6 @@ class CostTable:
         return {
             "costs": costs,
             "defer": self.defer,
-            "needless_deferral": self.needless_deferral,
             "unit": self.unit,
             "note": self.note,
             "place": self.place,
@@ -222,9 +208,6 @@ def costs_from(content: JsonMapping, place: str) -> CostTable:
     return CostTable(
         costs=found,
         defer=_deferral(content.get("defer"), place),
-        needless_deferral=_cost(
-            content.get("needless_deferral", 0.0), f"{place}: needless_deferral"
-        ),
         unit=str(content.get("unit") or "points"),
         note=str(content.get("note") or ""),
         team=team_from(team, place) if team else None,
@@ -340,8 +323,6 @@ def cost_file_text(run: RunItems) -> str:
     defer = 0.2 if table is None or table.defer is None else table.defer
     figure = _flow(defer) if isinstance(defer, Mapping) else _figure(defer)
     lines.append(f"defer: {figure} # one figure, or one per truth")
-    needless = _figure(table.needless_deferral if table else 0.0)
-    lines.append(f"needless_deferral: {needless} # added where deferral was not due")
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What a run costs at every threshold, which rule costs least, and what a team makes of it."""
+"""What a run costs by every policy and threshold, and what a team makes of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from krisis.answers import Label
 from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER, CostTable, Team
 from krisis.decisions.population import (
@@ -22,13 +21,13 @@ from krisis.decisions.population import (
     positive_of,
 )
 from krisis.decisions.run_sample import ScoreOptions, shared_rows
-from krisis.decisions.sample import Candidates, accepts
+from krisis.decisions.sample import accepts
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
-from krisis.metrics.table import BoolArray, FloatArray, IntArray
+from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level
 
@@ -77,110 +76,8 @@ def workload(means: Mapping[str, tuple[float, Interval]], deferred: float) -> Wo
     )
 
 
-def best_threshold(score: FloatArray, extra: FloatArray) -> float | None:
-    """Return the threshold with the least cost; None is to defer everything.
-
-    ``extra`` is what answering a row costs beyond deferring it, times its weight. Of thresholds
-    with equal costs the strictest is taken.
-
-    >>> best_threshold(np.array([0.9, 0.8, 0.7]), np.array([-2.0, 1.0, -3.0]))
-    0.7
-    """
-    found = Candidates.of(score, extra)
-    chosen = int(np.argmin(np.append(0.0, found.loss_sum)))
-    return None if chosen == 0 else float(found.threshold[chosen - 1])
-
-
-def cross_fitted(
-    score: FloatArray, extra: FloatArray, patient: IntArray, *, n_folds: int, seed: int
-) -> BoolArray:
-    """Accept the rows of each fold of patients by the threshold that the other folds choose."""
-    n_patients = int(patient.max()) + 1
-    fold = np.random.default_rng(seed).permutation(n_patients) % min(n_folds, n_patients)
-    accepted = np.zeros(score.size, dtype=np.bool_)
-    for k in range(min(n_folds, n_patients)):
-        held_out = fold[patient] == k
-        threshold = best_threshold(np.where(held_out, math.nan, score), extra)
-        accepted |= held_out & accepts(score, threshold)
-    return accepted
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ChowRule:
-    """The rows that Chow's rule accepts, and for each answer the probability from which it does.
-
-    ``reason`` says why there is no rule. A threshold of 0 is always, of NaN never.
-    """
-
-    accepted: BoolArray
-    thresholds: Mapping[Label, float] = field(default_factory=dict)
-    reason: str = ""
-
-
-def chow_rule(
-    run: RunItems, costs: CostTable, score: FloatArray, population: Population
-) -> ChowRule:
-    """Answer where the expected cost of answering is below that of deferring.
-
-    With p the probability of the answer a, π the shares of the truths, q_t = π_t / (1 − π_a) for
-    the other truths t, c the costs of answers and d those of deferring, an answer is accepted
-    where p·c(a, a) + (1 − p)·Σ q_t·c(t, a) < p·d(a) + (1 − p)·Σ q_t·d(t) + n, n being the cost of
-    a needless deferral times the share of rows in which deferral is not due.
-
-    Reference: Chow, On optimum recognition error and reject tradeoff, IEEE Transactions on
-    Information Theory 16 (1970) 41–46.
-    """
-    nothing = np.zeros(score.size, dtype=np.bool_)
-    scored = ~np.isnan(score)
-    if not scored.any():
-        return ChowRule(nothing, reason="no answer has a score")
-    if score[scored].min() < 0 or score[scored].max() > 1:
-        reason = "the score lies beyond 0 and 1, so it is no probability; add --calibration"
-        return ChowRule(nothing, reason=reason)
-    table = run.table
-    needless = costs.needless_deferral * population.mean((table.should_abstain == 0) * 1.0)
-    accepted, thresholds = nothing.copy(), dict[Label, float]()
-    seen = {table.labels[code]: code for code in np.unique(table.prediction[scored]) if code >= 0}
-    for answer in (label for label in answers_of(run) if label in seen):
-        try:
-            right, wrong = _beyond_deferring(run, costs, answer, population)
-        except InvalidValue as error:
-            return ChowRule(nothing, reason=str(error))
-        rows = scored & (table.prediction == seen[answer])
-        p = score[rows]
-        accepted[rows] = p * right + (1 - p) * wrong < needless
-        thresholds[answer] = _from_where(right - needless, wrong - needless)
-    return ChowRule(accepted, thresholds)
-
-
-def _beyond_deferring(
-    run: RunItems, costs: CostTable, answer: Label, population: Population
-) -> tuple[float, float]:
-    """Return what an answer costs beyond deferring where it is right, and where it is wrong."""
-    table = run.table
-    share = {
-        label: population.mean((table.truth == code) * 1.0)
-        for code, label in enumerate(table.labels)
-    }
-    others = [label for label in answers_of(run) if label != answer]
-    rest = sum(share.get(label, 0.0) for label in others)
-    wrong = 0.0
-    for truth in others:
-        q = share.get(truth, 0.0) / rest if rest else 1 / len(others)
-        if q:
-            wrong += q * (costs.of(truth, answer) - costs.deferral(truth))
-    return costs.of(answer, answer) - costs.deferral(answer), wrong
-
-
-def _from_where(right: float, wrong: float) -> float:
-    """Return the p above which p · right + (1 − p) · wrong < 0; 0 is always and NaN never."""
-    if wrong < 0 and right < 0:
-        return 0.0
-    return wrong / (wrong - right) if right < 0 <= wrong else math.nan
-
-
 _MOST_POINTS = 50
-Kind = Literal["curve", "always", "certified", "chow", "cross-fitted", "given", "baseline"]
+Kind = Literal["curve", "always", "certified", "given", "baseline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,14 +93,11 @@ class DecideOptions:
     score: ScoreOptions = field(default_factory=ScoreOptions)
     prevalence: Prevalence | None = None
     team: Team | None = None
-    n_folds: int = 10
     answer_from: float | None = None
     level: float = 0.95
 
     def __post_init__(self) -> None:
         check_level(self.level)
-        if self.n_folds < 2:
-            raise InvalidValue(f"cross-fitting needs 2 folds or more, not {self.n_folds}")
         if self.answer_from is not None and not math.isfinite(self.answer_from):
             raise InvalidValue(f"answer_from must be a number, not {self.answer_from!r}")
 
@@ -246,9 +140,7 @@ class Saving:
 class Decision(Documented):
     """The cost of every policy and of the curve over thresholds.
 
-    ``in_force`` is the certified threshold, where there is one; savings are then its own, else
-    those of the cross-fitted policy. ``best_threshold`` is the one with the least cost on all rows,
-    None where that is to defer everything; the cross-fitted policy says what such a choice costs.
+    ``in_force`` is the certified threshold, where there is one, and savings are its own.
     ``note`` says why there is no score.
     """
 
@@ -260,8 +152,6 @@ class Decision(Documented):
     policies: Sequence[Policy]
     curve: Sequence[Policy]
     savings: Sequence[Saving]
-    best_threshold: float | None
-    chow: ChowRule
     note: str = ""
     builder: ClassVar[str] = "krisis.pages.decide:decide_document"
 
@@ -273,7 +163,7 @@ class Decision(Documented):
 
     def to_json(self) -> JsonObject:
         """Return everything that is known of a decision, as JSON values."""
-        run, options, chow = self.run, self.options, self.chow
+        run, options = self.run, self.options
         return {
             "kind": "krisis decision",
             "per": PER,
@@ -282,7 +172,6 @@ class Decision(Documented):
             "confidence": options.score.variant(run),
             "level": options.level,
             "seed": options.score.seed,
-            "n_folds": min(options.n_folds, run.table.patients.n),
             "n_rows": run.n_items,
             "n_patients": run.table.patients.n,
             "n_answered": int(run.predicted.sum()),
@@ -293,8 +182,6 @@ class Decision(Documented):
             "shares": self.shares,
             "effective_rows": self.population.effective_rows,
             "threshold": self.in_force.to_json(),
-            "best_threshold": self.best_threshold,
-            "chow_thresholds": {str(answer): t for answer, t in chow.thresholds.items()},
             "policies": [_policy_facts(policy) for policy in self.policies],
             "savings": [asdict(saving) for saving in self.savings],
             "curve": [_policy_facts(policy) for policy in self.curve],
@@ -326,8 +213,6 @@ class _Rows:
         self.population = Population.of(run, options.prevalence)
         self.answering = options.costs.answer_costs(run)
         self.deferring = options.costs.deferral_costs(run)
-        # What answering a row costs beyond deferring it, times its weight.
-        self.extra = self.population.weights * (self.answering - self.deferring)
         self.always = [
             self.asked("always answer", "always", run.predicted),
             self.asked("always defer", "always", np.zeros_like(run.predicted)),
@@ -347,7 +232,7 @@ class _Rows:
         if (answers == 0).any():
             by_truth = table.defer.values() if isinstance(table.defer, Mapping) else [table.defer]
             priced = [cost for cost in by_truth if cost is not None]
-            ends += [min(priced), max(priced) + table.needless_deferral]
+            ends += [min(priced), max(priced)]
         return min(ends, default=0.0), max(ends, default=0.0)
 
     def intervals(self, quantities: Mapping[Key, Quantity]) -> dict[Key, Interval]:
@@ -366,8 +251,6 @@ def decide_run(
     options.score.refuse_seen(run, "makes its costs look too low")
     score, missing = options.score.scores_if_any(run)
     rows = _Rows(run, options)
-    chow = chow_rule(run, options.costs, score, rows.population)
-    best = best_threshold(score, rows.extra)
     in_force = threshold_of_run(
         run, options.bound, score=options.score, certificate=options.certificate
     )
@@ -375,13 +258,6 @@ def decide_run(
     if in_force.certified:
         name, threshold = "certified threshold", in_force.threshold
         asked.append(rows.asked(name, "certified", in_force.answered, threshold))
-    if not chow.reason:
-        asked.append(rows.asked("Chow's rule", "chow", chow.accepted))
-    patients = run.table.patients
-    if patients.n > 1 and not np.isnan(score).all():
-        n_folds, seed = options.n_folds, options.score.seed
-        fitted = cross_fitted(score, rows.extra, patients.code, n_folds=n_folds, seed=seed)
-        asked.append(rows.asked("best threshold, cross-fitted", "cross-fitted", fitted, best))
     given = options.answer_from
     if given is not None:
         name = f"answer from {given:g}"
@@ -392,9 +268,6 @@ def decide_run(
     ]
     asked += [_baseline(rows, name, other) for name, other in (baselines or {}).items()]
     priced = _priced(rows, asked)
-    if chow.reason:
-        place = 2 + in_force.certified
-        priced.insert(place, Policy(name="Chow's rule", kind="chow", reason=chow.reason))
     return Decision(
         run=run,
         options=options,
@@ -404,8 +277,6 @@ def decide_run(
         policies=[policy for policy in priced if policy.kind != "curve"],
         curve=[policy for policy in priced if policy.kind == "curve"],
         savings=_savings(rows, asked),
-        best_threshold=best,
-        chow=chow,
         note=f"No threshold can be chosen: {in_force.reason}." if missing else "",
     )
 
@@ -483,24 +354,20 @@ def _priced(rows: _Rows, asked: Sequence[_Asked]) -> list[Policy]:
 
 
 def _savings(rows: _Rows, asked: Sequence[_Asked]) -> list[Saving]:
-    """Compare the certified threshold with the policies that look at no score, row by row.
-
-    Where none is certified, the cross-fitted one is compared.
-    """
-    by_kind = {one.kind: one for one in asked}
-    fitted = by_kind.get("certified", by_kind.get("cross-fitted"))
+    """Compare the certified threshold with the policies that look at no score, row by row."""
+    certified = next((one for one in asked if one.kind == "certified"), None)
     others = [one for one in asked if one.kind in ("always", "baseline")]
-    if fitted is None:
+    if certified is None:
         return []
     quantities = {}
     for other in others:
-        (low, high), (least, most) = rows.bounds(fitted.answers), rows.bounds(other.answers)
-        saved = Quantity(other.costs - fitted.costs, least - high, most - low)
+        (low, high), (least, most) = rows.bounds(certified.answers), rows.bounds(other.answers)
+        saved = Quantity(other.costs - certified.costs, least - high, most - low)
         quantities[other.name] = saved
     intervals = rows.intervals(quantities)
     return [
         Saving(
-            policy=fitted.name,
+            policy=certified.name,
             against=other.name,
             n_rows=int(np.count_nonzero(~np.isnan(other.costs))),
             saved=PER * rows.population.mean(quantities[other.name].values),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
@@ -9,18 +10,45 @@ from typing import ClassVar
 import numpy as np
 
 from krisis.decisions.costs import PER
-from krisis.decisions.decide import best_threshold, cross_fitted
 from krisis.decisions.population import Population, Quantity
 from krisis.decisions.run_sample import ScoreOptions, shared_rows
-from krisis.decisions.sample import accepts
+from krisis.decisions.sample import Candidates, accepts
 from krisis.display import Documented
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
-from krisis.metrics.table import BoolArray, FloatArray
+from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
 _N_RESAMPLES = 2000
+
+
+def best_threshold(score: FloatArray, extra: FloatArray) -> float | None:
+    """Return the threshold with the least cost; None is to defer everything.
+
+    ``extra`` is what answering a row costs beyond deferring it, times its weight. Of thresholds
+    with equal costs the strictest is taken.
+
+    >>> best_threshold(np.array([0.9, 0.8, 0.7]), np.array([-2.0, 1.0, -3.0]))
+    0.7
+    """
+    found = Candidates.of(score, extra)
+    chosen = int(np.argmin(np.append(0.0, found.loss_sum)))
+    return None if chosen == 0 else float(found.threshold[chosen - 1])
+
+
+def cross_fitted(
+    score: FloatArray, extra: FloatArray, patient: IntArray, *, n_folds: int, seed: int
+) -> BoolArray:
+    """Accept the rows of each fold of patients by the threshold that the other folds choose."""
+    n_patients = int(patient.max()) + 1
+    fold = np.random.default_rng(seed).permutation(n_patients) % min(n_folds, n_patients)
+    accepted = np.zeros(score.size, dtype=np.bool_)
+    for k in range(min(n_folds, n_patients)):
+        held_out = fold[patient] == k
+        threshold = best_threshold(np.where(held_out, math.nan, score), extra)
+        accepted |= held_out & accepts(score, threshold)
+    return accepted
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -143,11 +142,11 @@ def _costs(decision: Decision) -> list[Content]:
     missing = [policy for policy in decision.policies if policy.reason]
     parts: list[Content] = [_policies(decision, known, "policy", list(map(policy_name, known)))]
     lines = [f"{policy_name(one)} is undefined: {one.reason}." for one in missing]
-    lines += _least(decision)
-    if decision.chow.thresholds:
-        words = decision.run.table.answers.name
-        each = (_chow(words(a), t) for a, t in decision.chow.thresholds.items())
-        lines.append(f"Chow's rule answers {', '.join(each)}.")
+    lines += [
+        f"To {one.name} is a what-if: a threshold chosen on these cases looks better than it is."
+        for one in known
+        if one.kind == "given"
+    ]
     lines += [*([decision.options.costs.note] if decision.options.costs.note else []), OWNERSHIP]
     if decision.savings:
         parts.append(_savings(decision))
@@ -170,28 +169,6 @@ def _savings(decision: Decision) -> Table:
         },
         title=title,
     )
-
-
-def _least(decision: Decision) -> list[str]:
-    """Say what costs least on these rows, where no threshold is certified."""
-    if not decision.n_scored or decision.in_force.certified:
-        return []
-    name, best = score_name(decision.options.score.variant(decision.run)), decision.best_threshold
-    rule = "defer everything" if best is None else f"answer where {name} ≥ {threshold(best)}"
-    after = (
-        "The cross-fitted line estimates what that will cost: its rows did not choose their own "
-        "threshold."
-        if decision.savings
-        else f"One {decision.run.words[0]} cannot be divided into folds, so what that will cost is "
-        "not known."
-    )
-    return [f"Least cost on these rows: {rule}. {after}"]
-
-
-def _chow(answer: str, limit: float) -> str:
-    if math.isnan(limit):
-        return f"{answer} never"
-    return f"{answer} above {figure(Estimate(limit))}" if limit > 0 else f"{answer} always"
 
 
 def shown_points(curve: Sequence[Policy]) -> list[Policy]:
@@ -262,32 +239,17 @@ def decide_assumptions(decision: Decision) -> list[str]:
         if n_patients > 1
         else f"One {person} cannot be resampled: intervals are all that the costs allow.",
     ]
-    if any(policy.kind == "cross-fitted" for policy in decision.policies):
-        found.append(
-            f"Cross-fitting is over {min(options.n_folds, n_patients)} folds of {person}s, seed "
-            f"{options.score.seed}; its interval leaves out how the choice itself would vary."
-        )
     if run.table.patients.n < run.n_items:
         found.append(f"The figures count {unit}s, of which a {person} has several.")
     if run.table.n_not_evaluated:
         n = run.table.n_not_evaluated
         found.append(f"The {n} {unit}s that were not evaluated are like the others.")
-    if not decision.chow.reason:
-        found.append(_chow_assumption(decision))
     if decision.population.reweighted:
         found.append(
             "For each true answer the model answers as it did here, and its confidence does not "
             "know of the other prevalence."
         )
     return found + ([options.team.assumption()] if options.team else [])
-
-
-def _chow_assumption(decision: Decision) -> str:
-    name = score_name(decision.options.score.variant(decision.run))
-    said = f"Chow's rule takes the {name} as the probability that the answer is right"
-    if len(decision.run.table.labels) > 2:
-        said += "; where it is wrong, the other answers are as probable as they are frequent"
-    return f"{said}."
 
 
 # --- The decision curve ----------------------------------------------------------------------

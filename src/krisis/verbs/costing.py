@@ -52,7 +52,6 @@ def decide(
     delta: float = DEFAULT_DELTA,
     certificate: AnyCertificate = None,
     default_action: str = "",
-    folds: int = 10,
     max_not_evaluated: float = MOST_NOT_EVALUATED,
     mode: str | None = None,
     seed: int = 42,
@@ -79,7 +78,6 @@ def decide(
         delta: Probability that the certificate is wrong.
         certificate: Certificate of `krisis certify`, whose threshold is taken instead.
         default_action: Of the curve: treat or none, where neither model nor reader decides.
-        folds: Folds of patients for cross-fitting.
         max_not_evaluated: Largest share of cases without a reply on which a run is judged.
         mode: The experiment of a PHQ-8 run file.
         seed: Seed of folds and drawn patients.
@@ -124,9 +122,7 @@ def decide(
             thresholds=thresholds,
             default_action=default_action,
         )
-        return decide_with_reader(
-            items, items_of(reader, mode), score, answer_from=answer_from, n_folds=folds
-        )
+        return decide_with_reader(items, items_of(reader, mode), score, answer_from=answer_from)
     _refuse_mixture(curve, (cost, *against), (*thresholds, default_action))
     population = None if prevalence in (None, "") else Prevalence.from_text(str(prevalence))
     if curve:
@@ -150,7 +146,6 @@ def decide(
         score=score,
         prevalence=population,
         team=_stated_team(stated) or costs.team,
-        n_folds=folds,
         answer_from=threshold,
     )
     return decide_run(items, options, baselines=baselines_of(run, against, mode))

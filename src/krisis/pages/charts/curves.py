@@ -738,13 +738,13 @@ def _cost_finding(decisions: Mapping[str, Decision], unit: str) -> str:
         for name, one in decisions.items()
         for policy in one.policies
         if not policy.reason
-        if len(decisions) == 1 or policy.kind == "cross-fitted"
+        if len(decisions) == 1 or policy.kind in ("always", "certified")
     ]
     if not found:
         return "No policy can be priced"
     _, best, name, level = min(found, key=lambda one: one[0])
     estimate = Estimate(best.cost, best.low, best.high, level)
-    whose = policy_name(best) if len(decisions) == 1 else f"{name} at its {best.name}"
+    whose = policy_name(best) if len(decisions) == 1 else f"{name}, {policy_name(best)}"
     return f"Lowest cost: {whose}, {figure(estimate)} {unit}"
 
 
