@@ -294,6 +294,22 @@ def test_a_flip_or_cut_loses_no_line_of_another_page_and_changes_no_figure(
     assert found["read"] > n / 2
 
 
+def test_a_key_that_a_flip_moved_behind_the_others_costs_no_case_but_its_neighbours(
+    wholes: dict[str, Whole], tmp_path: Path
+) -> None:
+    whole, path = wholes["certain"], tmp_path / "run.krisis"
+    content = bytearray(whole.content)
+    name = content.index(b"case-000035")
+    key = content.rindex(bytes([35]), name - 20, name)  # SQLite keeps it before the line
+    content[key] ^= 64
+    path.write_bytes(content)
+    assert check_shown(path, whole)
+    with open_run(path) as run:
+        kept = {line[0] for line in run.believed("cases")}
+        assert run.damage
+    assert kept >= {*range(35), *range(37, 60)}
+
+
 def destroyed(content: bytes, page: int) -> bytes:
     start = (page - 1) * PAGE_SIZE
     return content[:start] + b"\xa5" * PAGE_SIZE + content[start + PAGE_SIZE :]

@@ -254,7 +254,7 @@ class _RowLines:
         """Add the lines that make a row: at once where all of them must."""
         cells = dict(zip(TABLES["rows"], zip(*block, strict=True), strict=False))
         if not self._must_be_rows(cells):
-            block = [line for line in block if is_row(line)]
+            block = [line for line in block if is_row(line) and self._known([line[1]])]
             if not block:
                 return
             cells = dict(zip(TABLES["rows"], zip(*block, strict=True), strict=False))

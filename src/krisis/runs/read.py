@@ -575,9 +575,11 @@ class RunFile:
     def _lines(self, table: str, condition: str = "") -> Iterator[tuple[Value, ...]]:
         """Yield the lines of a table that can be believed, in order, and count the others.
 
-        Where SQLite comes upon a damaged page, the lines after it are looked up one by one.
+        Where SQLite comes upon a damaged page, the lines after it are looked up one by one. What a
+        damaged key says is no place to go on from.
         """
         fits, key, last = self._checksums.fits, next(iter(TABLES[table])), -(2**63) - 1
+        believed = -1
         sql = f"SELECT {columns(table)} FROM {table}{condition} ORDER BY {key}"
         try:
             for line in self._connection.execute(sql):
@@ -586,6 +588,7 @@ class RunFile:
                         raise sqlite3.DatabaseError("pages that are referred to twice")
                     last = line[0]
                 if fits(table, line):
+                    believed = last
                     yield line
                 else:
                     self._left_out[table].add(line[0])
@@ -594,7 +597,7 @@ class RunFile:
                 raise self._unreadable(error) from None
             self.is_broken = True
             below = min(self._n_keys(table), self._connection.n_bytes)
-            for position in range(max(0, last + 1), below):
+            for position in range(max(0, believed + 1), below):
                 found = self._line(table, position)
                 if found is not None:
                     yield found
