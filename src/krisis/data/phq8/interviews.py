@@ -113,6 +113,7 @@ WITHHELD_REASONS = tuple(_CHANCES_OF_REASONS)
 _MOST_CORRECTIONS = 2  # a person who takes back half the interview is no longer believed
 _MOST_WORDS_RECALLED = 5  # nobody quotes themselves at length
 _NEVER, _ONCE = "never", "once"  # how an absence is recalled
+_OFTEN_FIRST = "{often}, "
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +197,9 @@ class _Author:
         elif way > 0.9 and score and not self.n_open_questions:
             self.n_open_questions += 1
             question = voice.asked(voice.bank.phrases["interviewer"]["open_asks"])
+            subject = voice.phrase("says", "subjects", noun=voice.fill(topic.noun))
             stated = self._presence(topic, score)
-            said = [*stated.sentences, *self._colour(topic, stated)]
+            said = [capital(subject), *stated.sentences, *self._colour(topic, stated)]
             self.early.append([Exchange(question, voice.spoken(said), key)])
         else:
             stated = self._statement(topic, score)
@@ -275,7 +277,7 @@ class _Author:
         one = self._statement(topic, first)
         other = self._statement(topic, second)
         noun, truth = voice.fill(topic.noun), " ".join(other.sentences)
-        self._say_twice(key, one, voice.phrase("says", "repeats", noun=noun, truth=truth), other)
+        self._say_twice(key, one, voice.phrase("says", "wavers", noun=noun, truth=truth), other)
 
     def _claim(self, first: _Statement, score: int) -> str:
         """Recall what was claimed: in its own words where they are few, else by the score."""
@@ -312,7 +314,10 @@ class _Author:
         if voice.uniform() < 0.45:
             chosen = voice.fresh([one for one in topic.says if kind in ("", one.kind)])
             often = voice.often(score, chosen.unit)
-            sentences = [capital(voice.fill([chosen.text], often=often))]
+            text = chosen.text
+            if "," in often and text.startswith(_OFTEN_FIRST):  # too long to begin with
+                text = f"{capital(text.removeprefix(_OFTEN_FIRST)).removesuffix('.')}, {{often}}."
+            sentences = [capital(voice.fill([text], often=often))]
         else:
             chosen = voice.fresh([one for one in topic.did if kind in ("", one.kind)])
             did, often = voice.predicate(chosen), voice.often(score, chosen.unit)
@@ -377,7 +382,7 @@ class _Author:
                 stated = _Statement([voice.phrase("says", "unclear", **slots)], "", chosen)
                 said = [*stated.sentences, *self._colour(topic, stated)]
             elif of_other:
-                often = voice.often(voice.whole(1, 3), chosen.unit)
+                often = voice.phrase("often", "of_others", **units_of(chosen.unit))
                 said = [voice.phrase("says", "someone_else", often=often, **slots)]
                 said.append(voice.phrase("says", "unknown"))
             else:
@@ -437,15 +442,16 @@ class _Author:
             lines = voice.tell(answer[:n_sentences])
             if subject["about"] == "work":
                 lines.append(voice.fill(voice.job_lines))
-            lines += self._trap()
+            lines += self._trap(subject["about"])
             said = voice.spoken([capital(line) for line in lines])
             groups.append([Exchange(voice.asked(subject["ask"]), said)])
         return groups
 
-    def _trap(self) -> list[str]:
+    def _trap(self, subject: str) -> list[str]:
         """Use the words of a symptom for something else, unless the item is withheld."""
-        if self.voice.uniform() > 0.1:
+        traps = self.voice.bank.phrases["traps"].get(subject)
+        if traps is None or self.voice.uniform() > 0.35:
             return []
-        trap = self.voice.fill(self.voice.bank.phrases["traps"])
+        trap = self.voice.fill(traps)
         touches = any(item.bears_on(trap) for item in ITEMS if item.key in self.withheld)
         return [] if touches else [capital(trap)]
