@@ -25,7 +25,6 @@ _MINUTES = ("half past", "quarter past", "quarter to", "ten past", "ten to", "tw
             "twenty to", "five to")  # fmt: skip
 _COUNTED = 0.25  # the share of frequencies that are counted in days
 _FILLERS = ("Um", "Uh", "Well", "I mean", "Hm", "Oh", "Er", "Ah", "Mm")
-_TAILS = ("you know", "so yeah", "I suppose", "really")
 _CHOICE = re.compile(r"\[([^\]]*)\]")
 _PRONOUNS = {"f": ("she", "her", "her", "herself"), "m": ("he", "his", "him", "himself")}
 _OWN = {"my": "my", "me": "me", "myself": "myself"}
@@ -122,7 +121,6 @@ class Voice:
         self.verbosity = self.uniform() ** 1.4
         self.filler_rate = 0.22 * self.uniform()
         self.fillers = [self.pick(_FILLERS) for _ in range(3)]
-        self.tails = [self.pick(_TAILS) for _ in range(2)]
 
     def whole(self, first: int, last: int) -> int:
         """Draw a whole number from ``first`` to ``last``."""
@@ -201,9 +199,7 @@ class Voice:
         draw = self.uniform()
         if draw < self.filler_rate:
             sentence = f"{self.pick(self.fillers)}, {self.small(sentence)}"
-        elif draw < 1.3 * self.filler_rate and sentence.endswith("."):
-            sentence = f"{sentence[:-1]}, {self.pick(self.tails)}."
-        elif draw < 1.4 * self.filler_rate and sentence.startswith("I "):
+        elif draw < 1.1 * self.filler_rate and sentence.startswith("I "):
             sentence = f"I, {sentence}"
         return capital(sentence)
 
@@ -261,8 +257,8 @@ def units_of(unit: str) -> dict[str, str]:
     return {"unit": unit, "units": f"{unit}s", "a_unit": f"{article} {unit}"}
 
 
-def _clock(voice: Voice, first: int, last: int, about: Sequence[str] = ()) -> str:
-    return f"{voice.pick((*_MINUTES, *about))} {_NUMBERS[voice.whole(first, last)]}"
+def _clock(voice: Voice, first: int, last: int) -> str:
+    return f"{voice.pick(_MINUTES)} {_NUMBERS[voice.whole(first, last)]}"
 
 
 def _two_days(voice: Voice) -> str:
@@ -278,7 +274,7 @@ _DRAWS: Mapping[str, Callable[[Voice], str]] = {
     "elsewhere": lambda voice: voice.pick(voice.towns[1:]),
     "day": lambda voice: voice.pick(_WEEKDAYS),
     "two_days": _two_days,
-    "clock": lambda voice: _clock(voice, 1, 5, ("nearly", "about", "around")),
+    "clock": lambda voice: _clock(voice, 1, 5),
     "bedtime": lambda voice: _clock(voice, 9, 11),
     "hour": lambda voice: _clock(voice, 6, 9),
     "noon": lambda voice: _clock(voice, 1, 4),
