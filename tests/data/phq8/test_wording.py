@@ -38,7 +38,7 @@ COUNTS = [
     (rf"{NUMBER} out of fourteen {UNITS}", lambda n: n),
     (rf"(?<!one ){NUMBER} of the {UNITS}", lambda n: n),
     (rf"{NUMBER} {UNITS} last week, {NUMBER} this", lambda a, b: a + b),
-    (rf"{NUMBER} {UNITS} in one week and {NUMBER} in the other", lambda a, b: a + b),
+    (rf"{NUMBER} {UNITS} one week and {NUMBER} the (?:other|next)", lambda a, b: a + b),
     (rf"{NUMBER} {UNITS} the first week and {NUMBER} the second", lambda a, b: a + b),
     (rf"{NUMBER} {UNITS} one week, {NUMBER} the next", lambda a, b: a + b),
     (rf"every {UNITS} (?:but|except) {NUMBER}(?: {UNITS}| in the fortnight)", lambda n: 14 - n),

@@ -345,9 +345,8 @@ class _Author:
             did, units = voice.predicate(chosen), units_of(chosen.unit)
             once = voice.phrase("says", "once", did=did, well=well, **units)
             return _Statement([capital(once)], _ONCE)
-        if way < 0.5:
-            well = f"{well}, {voice.phrase('says', 'steady')}"
-        return _Statement([f"{capital(well)}."], _NEVER)
+        steady = [capital(voice.phrase("says", "steady"))] if way < 0.5 else []
+        return _Statement([f"{capital(well)}.", *steady], _NEVER)
 
     def _colour(self, topic: Topic, stated: _Statement) -> list[str]:
         """Add sentences that tell of the symptom and not how often; talkative people say more."""
