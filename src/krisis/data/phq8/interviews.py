@@ -112,6 +112,7 @@ _CHANCES_OF_REASONS: Mapping[str, tuple[float, float, float, float]] = {
 WITHHELD_REASONS = tuple(_CHANCES_OF_REASONS)
 _MOST_CORRECTIONS = 2  # a person who takes back half the interview is no longer believed
 _MOST_WORDS_RECALLED = 5  # nobody quotes themselves at length
+_MOST_WORDS_FIRST = 5  # nor puts a long "how often" before what it is about
 _NEVER, _ONCE = "never", "once"  # how an absence is recalled
 _OFTEN_FIRST = "{often}, "
 
@@ -171,6 +172,11 @@ class _Statement:
     sentences: list[str]
     recalled: str
     about: Said | None = None
+
+
+def _begins(often: str) -> bool:
+    """Say whether a sentence may begin with a frequency: only a short one, without a comma."""
+    return "," not in often and often.count(" ") < _MOST_WORDS_FIRST
 
 
 class _Author:
@@ -315,14 +321,14 @@ class _Author:
             chosen = voice.fresh([one for one in topic.says if kind in ("", one.kind)])
             often = voice.often(score, chosen.unit)
             text = chosen.text
-            if "," in often and text.startswith(_OFTEN_FIRST):  # too long to begin with
+            if text.startswith(_OFTEN_FIRST) and not _begins(often):
                 text = f"{capital(text.removeprefix(_OFTEN_FIRST)).removesuffix('.')}, {{often}}."
             sentences = [capital(voice.fill([text], often=often))]
         else:
             chosen = voice.fresh([one for one in topic.did if kind in ("", one.kind)])
             did, often = voice.predicate(chosen), voice.often(score, chosen.unit)
             way = voice.uniform()
-            if way < 0.3 and "," not in often:
+            if way < 0.3 and _begins(often):
                 sentences = [f"{capital(often)} I've been {did}."]
             elif way < 0.8:
                 sentences = [f"I've been {did}, {often}."]

@@ -175,7 +175,7 @@ class Voice:
     def _numbers(self, kind: str, score: int, unit: str) -> dict[str, str]:
         """Put a number of days into words in the way that the kind of phrase needs."""
         first, last = DAYS[score]
-        n_days = self.whole(first, last)
+        n_days = self.whole(first, min(last, 13))  # nobody counts to fourteen of fourteen
         if kind == "halves":
             n_days = max(n_days, 4)
             a = self.whole(max(2, n_days - 6), min(6, n_days - 2))
