@@ -397,3 +397,45 @@ def test_who_is_named_again_in_a_reply_goes_by_their_name() -> None:
     assert voice.spoken([f"I saw {who}.", f"M{who[1:]} was late."]) == (
         f"I saw {who}. {name} was late."
     )
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_an_answer_to_a_general_question_says_first_what_it_is_about(split: Split) -> None:
+    bank, n_asked = Bank.of(split), 0
+    for _, interview in interviews(200, split):
+        cut = passages(interview.transcript)
+        for key, numbers in interview.exchanges.items():
+            for part in (cut[number] for number in numbers):
+                if asks(bank.phrases["interviewer"]["open_asks"], part.asked):
+                    n_asked += 1
+                    first = plain(SENTENCE_END.split(part.said)[0])
+                    assert pattern(tuple(bank.topics[key].noun)).search(first), part
+    assert n_asked > 20
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_what_only_sounds_like_a_symptom_is_said_where_it_fits(split: Split) -> None:
+    phrases, found = Bank.of(split).phrases, Counter[str]()
+    subjects = {one["about"]: one["ask"] for one in phrases["small_talk"]}
+    for _, interview in interviews(200, split):
+        for part in passages(interview.transcript):
+            for subject, traps in phrases["traps"].items():
+                others = [one for name, said in phrases["traps"].items() if name != subject
+                          for one in said]  # fmt: skip
+                if pattern(tuple(traps)).search(plain(part.said)):
+                    is_shared = pattern(tuple(others)).search(plain(part.said))
+                    assert is_shared or asks(subjects[subject], part.asked), part
+                    found[subject] += 1
+    assert set(found) == set(phrases["traps"])
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_a_long_frequency_follows_what_it_is_about(split: Split) -> None:
+    often = [one for score in "123" for one in Bank.of(split).phrases["often"][score]]
+    long = pattern(tuple(one for one in often if "," in one))
+    for _, interview in interviews(200, split):
+        for turn in interview.transcript.turns:
+            for sentence in SENTENCE_END.split(plain(turn.text)):
+                start = long.match(sentence)
+                rest = sentence[start.end() :] if start else ""
+                assert not re.match(r",? (?:i|my|i have been)\b", rest), turn
