@@ -112,7 +112,9 @@ _CHANCES_OF_REASONS: Mapping[str, tuple[float, float, float, float]] = {
 WITHHELD_REASONS = tuple(_CHANCES_OF_REASONS)
 _MOST_CORRECTIONS = 2  # a person who takes back half the interview is no longer believed
 _MOST_WORDS_RECALLED = 5  # nobody quotes themselves at length
+_MOST_WORDS_FIRST = 5  # nor puts a long "how often" before what it is about
 _NEVER, _ONCE = "never", "once"  # how an absence is recalled
+_OFTEN_FIRST = "{often}, "
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,11 @@ class _Statement:
     about: Said | None = None
 
 
+def _begins(often: str) -> bool:
+    """Say whether a sentence may begin with a frequency: only a short one, without a comma."""
+    return "," not in often and often.count(" ") < _MOST_WORDS_FIRST
+
+
 class _Author:
     """Writes one interview: the items with small talk between, then what people come back to."""
 
@@ -196,8 +203,9 @@ class _Author:
         elif way > 0.9 and score and not self.n_open_questions:
             self.n_open_questions += 1
             question = voice.asked(voice.bank.phrases["interviewer"]["open_asks"])
+            subject = voice.phrase("says", "subjects", noun=voice.fill(topic.noun))
             stated = self._presence(topic, score)
-            said = [*stated.sentences, *self._colour(topic, stated)]
+            said = [capital(subject), *stated.sentences, *self._colour(topic, stated)]
             self.early.append([Exchange(question, voice.spoken(said), key)])
         else:
             stated = self._statement(topic, score)
@@ -275,7 +283,7 @@ class _Author:
         one = self._statement(topic, first)
         other = self._statement(topic, second)
         noun, truth = voice.fill(topic.noun), " ".join(other.sentences)
-        self._say_twice(key, one, voice.phrase("says", "repeats", noun=noun, truth=truth), other)
+        self._say_twice(key, one, voice.phrase("says", "wavers", noun=noun, truth=truth), other)
 
     def _claim(self, first: _Statement, score: int) -> str:
         """Recall what was claimed: in its own words where they are few, else by the score."""
@@ -312,12 +320,15 @@ class _Author:
         if voice.uniform() < 0.45:
             chosen = voice.fresh([one for one in topic.says if kind in ("", one.kind)])
             often = voice.often(score, chosen.unit)
-            sentences = [capital(voice.fill([chosen.text], often=often))]
+            text = chosen.text
+            if text.startswith(_OFTEN_FIRST) and not _begins(often):
+                text = f"{capital(text.removeprefix(_OFTEN_FIRST)).removesuffix('.')}, {{often}}."
+            sentences = [capital(voice.fill([text], often=often))]
         else:
             chosen = voice.fresh([one for one in topic.did if kind in ("", one.kind)])
             did, often = voice.predicate(chosen), voice.often(score, chosen.unit)
             way = voice.uniform()
-            if way < 0.3 and "," not in often:
+            if way < 0.3 and _begins(often):
                 sentences = [f"{capital(often)} I've been {did}."]
             elif way < 0.8:
                 sentences = [f"I've been {did}, {often}."]
@@ -340,9 +351,8 @@ class _Author:
             did, units = voice.predicate(chosen), units_of(chosen.unit)
             once = voice.phrase("says", "once", did=did, well=well, **units)
             return _Statement([capital(once)], _ONCE)
-        if way < 0.5:
-            well = f"{well}, {voice.phrase('says', 'steady')}"
-        return _Statement([f"{capital(well)}."], _NEVER)
+        steady = [capital(voice.phrase("says", "steady"))] if way < 0.5 else []
+        return _Statement([f"{capital(well)}.", *steady], _NEVER)
 
     def _colour(self, topic: Topic, stated: _Statement) -> list[str]:
         """Add sentences that tell of the symptom and not how often; talkative people say more."""
@@ -377,7 +387,7 @@ class _Author:
                 stated = _Statement([voice.phrase("says", "unclear", **slots)], "", chosen)
                 said = [*stated.sentences, *self._colour(topic, stated)]
             elif of_other:
-                often = voice.often(voice.whole(1, 3), chosen.unit)
+                often = voice.phrase("often", "of_others", **units_of(chosen.unit))
                 said = [voice.phrase("says", "someone_else", often=often, **slots)]
                 said.append(voice.phrase("says", "unknown"))
             else:
@@ -437,15 +447,16 @@ class _Author:
             lines = voice.tell(answer[:n_sentences])
             if subject["about"] == "work":
                 lines.append(voice.fill(voice.job_lines))
-            lines += self._trap()
+            lines += self._trap(subject["about"])
             said = voice.spoken([capital(line) for line in lines])
             groups.append([Exchange(voice.asked(subject["ask"]), said)])
         return groups
 
-    def _trap(self) -> list[str]:
+    def _trap(self, subject: str) -> list[str]:
         """Use the words of a symptom for something else, unless the item is withheld."""
-        if self.voice.uniform() > 0.1:
+        traps = self.voice.bank.phrases["traps"].get(subject)
+        if traps is None or self.voice.uniform() > 0.35:
             return []
-        trap = self.voice.fill(self.voice.bank.phrases["traps"])
+        trap = self.voice.fill(traps)
         touches = any(item.bears_on(trap) for item in ITEMS if item.key in self.withheld)
         return [] if touches else [capital(trap)]

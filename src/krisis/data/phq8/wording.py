@@ -24,11 +24,7 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 _MINUTES = ("half past", "quarter past", "quarter to", "ten past", "ten to", "twenty past",
             "twenty to", "five to")  # fmt: skip
 _COUNTED = 0.25  # the share of frequencies that are counted in days
-_FILLERS = ("Um", "Uh", "Well", "You know", "I mean", "So", "Honestly", "Hm", "Look", "Oh", "Er",
-            "Let's see", "To be fair")  # fmt: skip
-_TAILS = ("you know", "so yeah", "if that makes sense", "I suppose", "there you go",
-          "if you see what I mean", "really")  # fmt: skip
-_LONG_TAIL = 3  # nobody ends twice with as many words
+_FILLERS = ("Um", "Uh", "Well", "I mean", "Hm", "Oh", "Er", "Ah", "Mm")
 _CHOICE = re.compile(r"\[([^\]]*)\]")
 _PRONOUNS = {"f": ("she", "her", "her", "herself"), "m": ("he", "his", "him", "himself")}
 _OWN = {"my": "my", "me": "me", "myself": "myself"}
@@ -119,14 +115,12 @@ class Voice:
 
     def __init__(self, bank: Bank, rng: np.random.Generator) -> None:
         self.bank = bank
-        self.said: set[object] = set()  # templates and tails that this person has used up
+        self.said: set[object] = set()  # templates that this person has used up
         self.uniform = _uniform(rng).__next__
         self.life = self._draw_life()
         self.verbosity = self.uniform() ** 1.4
         self.filler_rate = 0.22 * self.uniform()
         self.fillers = [self.pick(_FILLERS) for _ in range(3)]
-        self.tails = [self.pick(_TAILS) for _ in range(2)]
-        self.is_formal = self.uniform() < 0.2
 
     def whole(self, first: int, last: int) -> int:
         """Draw a whole number from ``first`` to ``last``."""
@@ -181,18 +175,19 @@ class Voice:
     def _numbers(self, kind: str, score: int, unit: str) -> dict[str, str]:
         """Put a number of days into words in the way that the kind of phrase needs."""
         first, last = DAYS[score]
-        n_days = self.whole(first, last)
+        n_days = self.whole(first, min(last, 13))  # nobody counts to fourteen of fourteen
         if kind == "halves":
             n_days = max(n_days, 4)
             a = self.whole(max(2, n_days - 6), min(6, n_days - 2))
             return {"a": _NUMBERS[a], "b": _NUMBERS[n_days - a]}
         if kind == "all_but":
             free = self.whole(1, 14 - first)
-            return {"free_units": f"{_NUMBERS[free]} {unit}{'s' * (free > 1)}"}
+            free_units = f"{_NUMBERS[free]} {unit}{'s' * (free > 1)}"
+            return {"free": _NUMBERS[free], "free_units": free_units}
         return {"n": _NUMBERS[n_days]}
 
     def spoken(self, sentences: Sequence[str]) -> str:
-        """Say sentences in this person's manner: fillers, false starts, full or short forms."""
+        """Say sentences in this person's manner: fillers and false starts."""
         text = " ".join(self._styled(sentence) for sentence in sentences if sentence)
         for label, name in self.known.items():  # "my niece Lorna" is Lorna when named again
             if text.count(label) > 1:
@@ -201,17 +196,10 @@ class Voice:
         return text
 
     def _styled(self, sentence: str) -> str:
-        if self.is_formal:
-            sentence = _FULL.sub(lambda found: _FULL_FORMS[found.group()], sentence)
         draw = self.uniform()
         if draw < self.filler_rate:
             sentence = f"{self.pick(self.fillers)}, {self.small(sentence)}"
-        elif draw < 1.3 * self.filler_rate and sentence.endswith("."):
-            tail = self.pick(self.tails)
-            if len(tail.split()) < _LONG_TAIL or tail not in self.said:
-                self.said.add(tail)
-                sentence = f"{sentence[:-1]}, {tail}."
-        elif draw < 1.4 * self.filler_rate and sentence.startswith("I "):
+        elif draw < 1.1 * self.filler_rate and sentence.startswith("I "):
             sentence = f"I, {sentence}"
         return capital(sentence)
 
@@ -253,7 +241,8 @@ class Voice:
             "he": he, "his": his, "him": him, "other": self.kin.pop(),
             **dict(zip(("they", "other_my", "other_me", "other_myself"), other, strict=True)),
             "street": self.pick(life["streets"]), "town": self.towns[0],
-            "number": str(self.whole(2, 148)), "event": self.pick(life["events"]),
+            "number": str(self.whole(2, 148)), "tenure": _NUMBERS[self.whole(3, 20)],
+            "event": self.pick(life["events"]),
         }  # fmt: skip
 
     def draw(self, slot: str) -> str:
@@ -268,8 +257,8 @@ def units_of(unit: str) -> dict[str, str]:
     return {"unit": unit, "units": f"{unit}s", "a_unit": f"{article} {unit}"}
 
 
-def _clock(voice: Voice, first: int, last: int, about: Sequence[str] = ()) -> str:
-    return f"{voice.pick((*_MINUTES, *about))} {_NUMBERS[voice.whole(first, last)]}"
+def _clock(voice: Voice, first: int, last: int) -> str:
+    return f"{voice.pick(_MINUTES)} {_NUMBERS[voice.whole(first, last)]}"
 
 
 def _two_days(voice: Voice) -> str:
@@ -285,7 +274,7 @@ _DRAWS: Mapping[str, Callable[[Voice], str]] = {
     "elsewhere": lambda voice: voice.pick(voice.towns[1:]),
     "day": lambda voice: voice.pick(_WEEKDAYS),
     "two_days": _two_days,
-    "clock": lambda voice: _clock(voice, 1, 5, ("nearly", "about", "around")),
+    "clock": lambda voice: _clock(voice, 1, 5),
     "bedtime": lambda voice: _clock(voice, 9, 11),
     "hour": lambda voice: _clock(voice, 6, 9),
     "noon": lambda voice: _clock(voice, 1, 4),
@@ -342,13 +331,3 @@ def _parts(template: str) -> tuple[tuple[str, ...], ...]:
 def capital(sentence: str) -> str:
     """Raise the first letter."""
     return sentence[:1].upper() + sentence[1:]
-
-
-_FULL_FORMS = {
-    "I'm": "I am", "I've": "I have", "I'll": "I will", "don't": "do not", "didn't": "did not",
-    "couldn't": "could not", "can't": "cannot", "wasn't": "was not", "won't": "will not",
-    "haven't": "have not", "hadn't": "had not", "doesn't": "does not", "isn't": "is not",
-    "wouldn't": "would not",
-}  # fmt: skip
-# A question at the end keeps its short form: "haven't I?"
-_FULL = re.compile(rf"\b(?:{'|'.join(_FULL_FORMS)})\b(?! (?:I|you|we|they|he|she|it)\b)")
