@@ -23,26 +23,33 @@ from tests.invented_runs import (
 from tests.stranger import write_journal
 
 import krisis as package
-from krisis import __version__
+from krisis import __version__, sqlite_edge
+from krisis.backends.chat import ChatReply, ChatRequest
+from krisis.data.table import databases, draft
 from krisis.errors import InvalidFile
+from krisis.execution.cache import ReplyCache
 from krisis.results.loading import load_result
-from krisis.runs import door, read
+from krisis.runs import door, read, text_cache, trust
 from krisis.runs.load import keep_scores, load_run, read_description, stored_result
 from krisis.runs.read import open_run
 from krisis.runs.repair import repair
 from krisis.runs.write import RunWriter, write_briefly
+from krisis.verbs import forgetting
+from krisis.viewer import search
 from krisis.viewer.app import create_app
 
 N = 60
 SOURCE = Path(package.__file__).parent
-# Who else opens a database with SQLite, and which.
-OTHER_OPENERS = {
+# Where a run file is opened, and other databases: by an address that a hostile journal has not.
+OPENERS = {
+    "runs/door.py": "a run file",
     "data/table/databases.py": "a database that the user names as data",
     "data/table/draft.py": "a database that the user names as data",
-    "execution/cache.py": "the reply cache, in the user's own folder",
+    "execution/cache.py": "the reply cache",
     "runs/text_cache.py": "the index of texts, in the user's own cache",
     "viewer/search.py": "the index of texts, in the user's own cache",
 }
+UNTOUCHED = ("untouched_address", "runs/door.py")
 WHOSE = pytest.mark.parametrize("whose", ["own", "a stranger's"])
 
 
@@ -60,15 +67,27 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
 
 
-def test_no_other_place_opens_a_run_file() -> None:
+def test_no_other_place_opens_a_database() -> None:
     openers = set()
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            is_import = isinstance(node, ast.ImportFrom) and node.module == "sqlite3"
-            named = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-            if is_import or named in ("sqlite3.connect", "sqlite3.dbapi2", "sqlite3.Connection("):
-                openers.add(path.relative_to(SOURCE).as_posix())
-    assert openers == {"runs/door.py", *OTHER_OPENERS}
+        place, text = path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8")
+        nodes = list(ast.walk(ast.parse(text)))
+        calls = [one for one in nodes if isinstance(one, ast.Call)]
+        calls = [one for one in calls if ast.unparse(one.func) == "sqlite3.connect"]
+        named = [ast.unparse(one) for one in nodes if isinstance(one, ast.Attribute)]
+        assert named.count("sqlite3.connect") == len(calls), f"{place} hands sqlite3.connect on"
+        assert not {"sqlite3.dbapi2", "sqlite3.Connection.__init__"} & set(named), place
+        assert "import sqlite3 as" not in text, place
+        assert "from sqlite3" not in text, place
+        assert "sqlite3.Connection(" not in text, place
+        for call in calls:
+            first = call.args[0]
+            choices = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+            for one in choices:
+                called = ast.unparse(one.func) if isinstance(one, ast.Call) else ""
+                assert called == "address" or (called, place) == UNTOUCHED, f"{place}: any journal"
+            openers.add(place)
+    assert openers == set(OPENERS)
 
 
 # Journals.
@@ -154,6 +173,93 @@ def test_nothing_writes_to_a_run_whose_journal_names_another_file(
     assert victim.read_text() == "mine\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cache", "info", "--cache-path", "replies.sqlite"],
+        ["cache", "clear", "--cache-path", "replies.sqlite"],
+        ["forget", "evil.krisis", "--patient", "patient-000000", "--cache-path", "replies.sqlite"],
+        ["run", "ckd", "--model", "openai/none", "--cache-path", "replies.sqlite"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_no_command_deletes_what_the_journal_of_a_cache_names(
+    run_file: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    folder = run_file.parent
+    write_hostile_cache(folder, "replies.sqlite")
+    before = content_of(folder)
+    done = krisis(*words, cwd=folder)
+    assert done.returncode == 2, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "sqlite-journal names another file" in done.stderr
+    assert content_of(folder) == before
+
+
+def write_hostile_cache(folder: Path, name: str) -> Path:
+    """Write a reply cache that was downloaded with a journal that names a file of the user's."""
+    path = folder / name
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE more (x)")
+        connection.commit()
+    (folder / "victim").write_text("mine\n")
+    write_journal(path, str(folder / "victim"))
+    return path
+
+
+def test_a_cache_that_a_run_names_from_another_folder_is_not_opened(
+    run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run names its cache by a relative path, which means another file in another folder."""
+    forge_description(run_file, config={"cache_path": "replies.sqlite"})
+    (there := tmp_path / "there").mkdir()
+    monkeypatch.chdir(there)
+    described = read_description(run_file)
+    trust.note_own(described.run_id, described.config)
+    (here := tmp_path / "downloads").mkdir()
+    for folder in (there, here):
+        cache = ReplyCache(folder / "replies.sqlite")
+        request = ChatRequest("openai", "m", "s", "u", {}, {}, "single", "x", 1)
+        cache.put("key", request, ChatReply(invented_rows(1)[0].raw_response))
+        cache.close()
+    before = (here / "replies.sqlite").read_bytes()
+    monkeypatch.chdir(here)
+    package.forget(run_file, patient="patient-000000")
+    assert (here / "replies.sqlite").read_bytes() == before
+    assert trust.is_own(described.run_id, described.config)
+    monkeypatch.chdir(there)
+    assert forgetting._caches(run_file, None) == {Path("replies.sqlite")}
+
+
+@pytest.mark.parametrize("is_linked", [False, True], ids=["as it is", "through a link"])
+def test_data_with_a_journal_that_names_another_file_are_refused(
+    tmp_path: Path, is_linked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_hostile_cache(tmp_path, "data.sqlite")
+    if is_linked:
+        (tmp_path / "link.sqlite").symlink_to(path)
+        path = tmp_path / "link.sqlite"
+    (own := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(own))
+    before = content_of(tmp_path)
+    with pytest.raises(InvalidFile, match=r"data\.sqlite-journal names another file"):
+        databases.load_database(databases.new_connection(), path, "select * from more")
+    with pytest.raises(InvalidFile, match=r"data\.sqlite-journal names another file"):
+        draft._tables(path)
+    assert content_of(tmp_path) == before
+    assert not list(own.iterdir())
+
+
+def test_an_index_with_a_journal_that_names_another_file_is_not_opened(tmp_path: Path) -> None:
+    path = write_hostile_cache(tmp_path, "index")
+    before = content_of(tmp_path)
+    with pytest.raises(InvalidFile, match="names another file"):
+        search._found(path, ["sepsis"])
+    assert text_cache._made_of(path) is None
+    assert content_of(tmp_path) == before
+
+
 def half_written(path: Path, target: Path) -> None:
     """Copy a run in the middle of a commit: half of it is changed, the journal knows how it was."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -173,7 +279,7 @@ def test_ones_own_half_written_file_is_recovered(run_file: Path, tmp_path: Path)
     found = load_run(target)
     assert found.evaluation_results == rows
     assert found.damage == ""
-    assert not door.journal_of(target).exists()
+    assert not sqlite_edge.journal_of(target).exists()
 
 
 def test_ones_own_half_written_file_that_cannot_be_written_is_read_in_a_copy(

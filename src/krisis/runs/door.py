@@ -8,8 +8,8 @@ a rollback journal it deletes the file that the journal names as its super-journ
   `krisis.runs.trust` whether this user made it.
 - A stranger's file is read in place only if nothing is beside it, otherwise in a private copy
   (`krisis.runs.read.open_run`); a rollback journal that came with it is never applied.
-- One's own file is recovered only if its journal names no other file (`refuse_super_journal`),
-  which also guards against a stranger's file with the id of a run of one's own.
+- One's own file is recovered only if its journal names no other file (`krisis.sqlite_edge`), which
+  also guards against a stranger's file with the id of a run of one's own.
 - `check_schema` allows nothing in a file but data, and `BoundedConnection` ends a statement that
   takes more steps than a file of its size can need.
 """
@@ -29,11 +29,8 @@ from krisis.display import cut
 from krisis.errors import InvalidFile, KrisisError
 from krisis.runs import trust
 from krisis.runs.schema import Value, ddl, read_only
+from krisis.sqlite_edge import address, journal_of, untouched_address
 
-# The last bytes of a rollback journal that names a super-journal, after the name, its length and
-# its checksum: https://www.sqlite.org/fileformat2.html#the_rollback_journal and `readSuperJournal`
-# of SQLite's pager, which takes a journal without them for one that names no other file.
-_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 # Steps of SQLite's virtual machine that one statement may take. Of a run of 100,000 rows the look
 # through its structure takes most: 0.3 a byte of the file.
 _STEPS, _STEPS_PER_BYTE = 2_000_000, 10
@@ -76,7 +73,7 @@ class BoundedConnection(sqlite3.Connection):
 def open_to_read(path: Path, *, is_untouched: bool = False) -> BoundedConnection:
     """Open a run file for reading; untouched, as if nothing were beside it and nobody wrote it."""
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_untouched else ''}",
+        untouched_address(path) if is_untouched else address(path, "ro", instead=how_to_save(path)),
         uri=True,
         isolation_level=None,
         timeout=10.0,
@@ -93,9 +90,8 @@ def open_to_read(path: Path, *, is_untouched: bool = False) -> BoundedConnection
 
 def open_to_write(path: Path, *, timeout: float) -> sqlite3.Connection:
     """Open a run file for writing, by whichever thread; what is beside it is put in order."""
-    refuse_super_journal(path)
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
+        address(path, "rw", instead=how_to_save(path)),
         uri=True,
         isolation_level=None,
         check_same_thread=False,
@@ -125,6 +121,11 @@ def is_own(path: Path) -> bool:
     return False
 
 
+def how_to_save(path: Path) -> str:
+    """Say how to save what can be read of a run that is not opened."""
+    return f"to save what can be read into a new file, type: krisis doctor {path} --repair"
+
+
 def size_of(path: Path) -> int:
     """Return how many bytes a run file and the log beside it have."""
     n_bytes = 0
@@ -132,29 +133,6 @@ def size_of(path: Path) -> int:
         with suppress(OSError):
             n_bytes += one.stat().st_size
     return n_bytes
-
-
-def journal_of(path: Path) -> Path:
-    """Return the place of the rollback journal of a run file."""
-    return path.with_name(f"{path.name}-journal")
-
-
-def refuse_super_journal(path: Path) -> None:
-    """Refuse a rollback journal that names another file: SQLite would delete that one."""
-    try:
-        with journal_of(path).open("rb") as file:
-            n_bytes = file.seek(0, os.SEEK_END)
-            file.seek(max(0, n_bytes - len(_JOURNAL_MAGIC)))
-            is_naming = file.read() == _JOURNAL_MAGIC
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise InvalidFile(f"{journal_of(path)} cannot be read: {error.strerror}") from None
-    if is_naming:
-        raise InvalidFile(
-            f"{journal_of(path)} names another file, which SQLite would delete, so the run is not "
-            f"opened; to save what can be read into a new file, type: krisis doctor {path} --repair"
-        )
 
 
 def refuse_journal(path: Path) -> None:
@@ -181,8 +159,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
             kind = _KINDS.get(words[1], "a definition")
             raise InvalidFile(
                 f"{path} has {kind} ({cut(str(name))}), which no run file has, so it is not "
-                "opened; to save what can be read into a new file, type: "
-                f"krisis doctor {path} --repair"
+                f"opened; {how_to_save(path)}"
             )
     missing = _own_tables().keys() - {_table_of(sql) for _, sql in held}
     if missing:

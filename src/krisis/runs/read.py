@@ -66,11 +66,11 @@ from krisis.runs.description import RunDescription
 from krisis.runs.door import (
     BoundedConnection,
     check_schema,
+    how_to_save,
     is_own,
     open_to_read,
     open_to_write,
     refuse_journal,
-    refuse_super_journal,
     size_of,
 )
 from krisis.runs.places import has_unmerged, is_written, refuse_links, side_files
@@ -88,6 +88,7 @@ from krisis.runs.schema import (
     proven_run_id,
 )
 from krisis.runs.write import RowPlace, asked_metadata, hash_of, recover
+from krisis.sqlite_edge import refuse_super_journal
 
 _HEADER = b"SQLite format 3\0"
 _N_HEADER = 100
@@ -956,7 +957,7 @@ def _readable_place(path: Path, own: bool) -> tuple[Path, Path | None, bool]:
             return path, None, True
         copy = _private_copy(path, ("", "-wal"))
         return copy, copy, False
-    refuse_super_journal(path)
+    refuse_super_journal(path, instead=how_to_save(path))
     if _may_write(path):
         # Asked in any case: it removes the lock that a process left when it was killed.
         if not is_written(path) and (has_unmerged(path) or _is_in_log_mode(path)):
