@@ -430,6 +430,17 @@ HOSTILE_SCHEMA = [
     "CREATE TABLE more (x, y GENERATED ALWAYS AS (x + 1))",
     "CREATE TABLE more (x CHECK (x > 0))",
     "CREATE TABLE more (x) WITHOUT ROWID",
+    "CREATE TABLE more (x UNIQUE)",
+    "CREATE TABLE more (x TEXT UNIQUE, y)",
+    "CREATE TABLE more (x TEXT PRIMARY KEY)",
+    "CREATE TABLE more (x, y INTEGER PRIMARY KEY)",
+    "CREATE TABLE more (x REFERENCES cases)",
+    "CREATE TABLE more (x TEXT COLLATE NOCASE)",
+    "CREATE TABLE more (x DEFAULT CURRENT_TIMESTAMP)",
+    "CREATE TABLE more (x TEXT NOT NULL)",
+    "ALTER TABLE rows ADD COLUMN x REFERENCES cases",
+    "ALTER TABLE rows ADD COLUMN x TEXT COLLATE NOCASE",
+    "ALTER TABLE rows ADD COLUMN x DEFAULT NULL",
     "CREATE VIEW more AS SELECT 1",
     "CREATE TRIGGER more AFTER INSERT ON scores BEGIN DELETE FROM rows; END",
     "CREATE INDEX more ON rows (outcome)",
@@ -501,11 +512,41 @@ def test_plain_columns_and_tables_of_a_later_version_are_ignored(run_file: Path)
     with closing(sqlite3.connect(run_file)) as connection:
         connection.execute("ALTER TABLE rows ADD COLUMN mood TEXT")
         connection.execute("ALTER TABLE rows ADD COLUMN weather")
-        connection.execute("CREATE TABLE moods (id INTEGER PRIMARY KEY, mood TEXT UNIQUE)")
+        connection.execute("CREATE TABLE moods (id INTEGER PRIMARY KEY, mood TEXT, more)")
         connection.commit()
     found = load_run(run_file)
     assert list(found.evaluation_results) == list(rows)
     assert found.damage == ""
+
+
+@pytest.mark.parametrize(
+    ("n_tables", "columns", "words"),
+    [
+        (1, ", ".join(f"c{number} UNIQUE" for number in range(250)), "more work"),
+        (1, ", ".join(f"c{number}" for number in range(201)), "it is damaged"),
+        (1, f"x {'x ' * 5000}", "it is damaged"),
+        (200, "x", "more work"),
+    ],
+    ids=["unique columns", "columns", "letters", "tables"],
+)
+def test_definitions_that_take_sqlite_long_are_not_parsed(
+    run_file: Path, n_tables: int, columns: str, words: str
+) -> None:
+    make_strange(run_file)
+    with closing(sqlite3.connect(run_file)) as connection:
+        for number in range(n_tables):
+            connection.execute(f"CREATE TABLE more{number} ({columns})")
+        connection.commit()
+    _is_refused(run_file, words)
+
+
+def test_tables_of_a_later_version_may_be_as_many_as_those_of_this_one(run_file: Path) -> None:
+    with closing(sqlite3.connect(run_file)) as connection:
+        for number in range(50):
+            connection.execute(f"CREATE TABLE more{number} (x)")
+        connection.commit()
+    with open_run(run_file) as run:
+        assert run.n_rows == N
 
 
 def _edit_schema(path: Path, change: str, name: str) -> None:

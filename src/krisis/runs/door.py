@@ -35,10 +35,17 @@ from krisis.sqlite_edge import address, journal_of, untouched_address
 # through its structure takes most: 0.3 a byte of the file.
 _STEPS, _STEPS_PER_BYTE = 2_000_000, 10
 _STEPS_AT_ONCE = 10_000
-# No call of SQLite's grammar, no expression and no option can be written without a bracket or a
-# quote: words, blanks and commas make columns, and nothing but columns.
-_ADDED_COLUMNS = re.compile(r"(?:, \w[\w ]*)*\)", re.ASCII)
-_PLAIN_TABLE = re.compile(r"CREATE TABLE (\w+) ?\([\w ,]+\)", re.ASCII)
+# SQLite parses all definitions of a file before it executes the first statement, some of them in
+# time that grows with the square of their length, and takes seven steps for each of them.
+_MOST_COLUMNS, _MOST_LETTERS_OF_DEFINITION = 200, 5_000
+_STEPS_OF_DEFINITIONS = 1_000
+# Names and types, and a number as the key of a table: nothing that SQLite computes or indexes.
+_COLUMN = r"\w+(?: (?:TEXT|INTEGER|REAL|BLOB|NUMERIC))?"
+_ADDED_COLUMNS = re.compile(rf"(?:, {_COLUMN})*\)", re.ASCII)
+_PLAIN_TABLE = re.compile(
+    rf"CREATE TABLE \w+ ?\((?:\w+ INTEGER PRIMARY KEY|{_COLUMN})(?:, ?{_COLUMN})*\)", re.ASCII
+)
+_TABLE = re.compile(r"CREATE TABLE (\w+) ?\(", re.ASCII)
 _KINDS = {
     "VIEW": "a view",
     "TRIGGER": "a trigger",
@@ -65,6 +72,16 @@ class BoundedConnection(sqlite3.Connection):
         self._n_steps = 0
         return super().execute(sql, values)
 
+    def definitions(self) -> list[tuple[Value, Value]]:
+        """Return the names and definitions in the file, which SQLite parses within bounds."""
+        n_letters = self.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MOST_LETTERS_OF_DEFINITION)
+        self.set_progress_handler(lambda: True, _STEPS_OF_DEFINITIONS)
+        try:
+            return self.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+        finally:
+            self.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, n_letters)
+            self.bound_by(self.n_bytes)
+
     def _is_too_much(self) -> bool:
         self._n_steps += _STEPS_AT_ONCE
         return self._n_steps > _STEPS + _STEPS_PER_BYTE * self.n_bytes
@@ -81,6 +98,7 @@ def open_to_read(path: Path, *, is_untouched: bool = False) -> BoundedConnection
     )
     try:
         connection.bound_by(size_of(path))
+        connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, _MOST_COLUMNS)
         read_only(connection)
     except BaseException:
         connection.close()
@@ -152,7 +170,10 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     triggers, indexes, virtual tables, generated columns, checks) is refused by its text, which is
     all that SQLite itself goes by.
     """
-    held = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+    if isinstance(connection, BoundedConnection):
+        held = connection.definitions()
+    else:  # of a file that was looked at before it is written
+        held = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
     for name, sql in held:
         if not _is_plain(sql):
             words = [*str(sql).upper().split(), "", ""]
@@ -172,16 +193,15 @@ def _is_plain(sql: Value) -> bool:
     """Say whether a definition is one of a run file, or of a plain table that is ignored."""
     if sql is None or sql in ddl():  # None: the index of a key, which SQLite makes
         return True
-    table = _table_of(sql)
-    own = _own_tables().get(table)
+    own = _own_tables().get(_table_of(sql))
     if own is None:
-        return bool(table)
+        return isinstance(sql, str) and bool(_PLAIN_TABLE.fullmatch(sql))
     return str(sql).startswith(own[:-1]) and bool(_ADDED_COLUMNS.fullmatch(str(sql), len(own) - 1))
 
 
 def _table_of(sql: Value) -> str:
-    """Return the name of a plain table; "" for any other definition."""
-    found = _PLAIN_TABLE.fullmatch(sql) if isinstance(sql, str) else None
+    """Return the name of the table that is defined; "" for any other definition."""
+    found = _TABLE.match(sql) if isinstance(sql, str) else None
     return found[1] if found else ""
 
 
