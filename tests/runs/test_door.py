@@ -33,6 +33,7 @@ from krisis.runs import door, read, text_cache, trust
 from krisis.runs.load import keep_scores, load_run, read_description, stored_result
 from krisis.runs.read import open_run
 from krisis.runs.repair import repair
+from krisis.runs.schema import Value
 from krisis.runs.write import RunWriter, write_briefly
 from krisis.verbs import forgetting
 from krisis.viewer import search
@@ -616,6 +617,35 @@ def test_pages_that_are_referred_to_again_and_again_end_a_reading(tmp_path: Path
     with open_run(path, checked=True) as run:
         assert len(run.rows()) <= 600
         assert "DAMAGED" in run.damage
+
+
+def test_keys_of_a_damaged_table_are_looked_up_as_often_as_it_can_have_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim of ten million cases is believed, for a run may have only begun."""
+    path = write_run(tmp_path / "evil", result_of(invented_rows(600), "evil"))
+    forge_description(path, n_cases=10_000_000, identity={"n_records": 10_000_000})
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'rows'"
+        ).fetchone()
+    content, size = bytearray(path.read_bytes()), 4096
+    last = (root - 1) * size + 8
+    content[last : last + 4] = (1).to_bytes(4, "big")  # the last child is not of this table
+    path.write_bytes(content)
+    with open_run(path) as run:
+        assert run.is_broken
+        n_asked, ask = [0], run._line
+
+        def count(table: str, key: Value) -> tuple[Value, ...] | None:
+            n_asked[0] += 1
+            return ask(table, key)
+
+        monkeypatch.setattr(run, "_line", count)
+        n_found = len(list(run.believed("rows")))
+        assert 0 < n_found < 600
+        assert n_asked[0] + n_found >= 600
+        assert n_asked[0] <= 20_000 + len(content) // 50
 
 
 def _cells_of(content: bytes, start: int, n_header: int) -> list[int]:

@@ -100,6 +100,9 @@ _N_COPIES = 5
 _N_AT_ONCE = 500
 # Askings without a row may be more than the bytes of a file: many repeats, or rows that were lost.
 _MORE_CASES = 10_000_000
+# Keys that are looked up one by one in a damaged table: as many as the file can have lines, and
+# some more, because the rows of a run that is not finished need not be those of its first askings.
+_LOOKED_UP, _LEAST_BYTES_OF_LINE = 20_000, 50
 _LOST_SETTINGS = "what it says of itself is damaged"
 _PRICES = ("input_per_million", "output_per_million")
 _TEXT, _WHOLE, _NUMBER = (str,), (int,), (float, int)
@@ -594,8 +597,9 @@ class RunFile:
             if _is_busy(error) or _is_bounded(error):
                 raise self._unreadable(error) from None
             self.is_broken = True
-            below = min(self._n_keys(table), self._connection.n_bytes)
-            for position in range(max(0, last + 1), below):
+            start = max(0, last + 1)
+            most = _LOOKED_UP + self._connection.n_bytes // _LEAST_BYTES_OF_LINE
+            for position in range(start, min(self._n_keys(table), start + most)):
                 found = self._line(table, position)
                 if found is not None:
                     yield found
