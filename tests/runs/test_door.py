@@ -30,6 +30,7 @@ from krisis.errors import InvalidFile
 from krisis.execution.cache import ReplyCache
 from krisis.results.loading import load_result
 from krisis.runs import door, read, text_cache, trust
+from krisis.runs.forget import _Patient
 from krisis.runs.load import keep_scores, load_run, read_description, stored_result
 from krisis.runs.read import open_run
 from krisis.runs.repair import repair
@@ -582,6 +583,9 @@ def test_a_statement_that_does_not_end_is_ended(run_file: Path) -> None:
         {"n_cases": 10**12, "identity": {"n_records": 10**12}},
         {"n_cases": 10**12, "identity": {"n_records": N, "perturb": ["order"]}},
         {"n_cases": 5, "identity": {"n_records": 10**6, "repeats": 10**6, "perturb": ["order"]}},
+        {"identity": {"repeats": 10**9}},
+        {"identity": {"n_records": N, "repeats": 10**6}},
+        {"identity": {"n_records": 10**9}},
     ],
 )
 def test_more_cases_than_the_file_can_hold_are_refused(
@@ -589,6 +593,23 @@ def test_more_cases_than_the_file_can_hold_are_refused(
 ) -> None:
     forge_description(run_file, **change)
     _is_refused(run_file, "more than a file of its size can hold")
+
+
+@pytest.mark.parametrize("change", [{"repeats": 0}, {"repeats": -1}, {"n_records": -1}])
+def test_fewer_askings_than_none_are_refused(run_file: Path, change: dict[str, object]) -> None:
+    forge_description(run_file, identity=change)
+    _is_refused(run_file, r"identity\.\w+: Input should be greater than or equal to")
+
+
+def test_of_a_record_that_is_not_among_the_records_no_askings_are_removed(run_file: Path) -> None:
+    """One record, asked ten million times, while the file has many: a patient has none of them."""
+    forge_description(run_file, n_cases=10**7, identity={"n_records": 1, "repeats": 10**7})
+    with open_run(run_file) as run:
+        clusters = [str(line[2]) for line in run.believed("cases")]
+        patient = next(one for one in clusters if one != clusters[0])
+        found = _Patient.of(run, patient)
+    assert found is not None
+    assert len(found.positions) <= N
 
 
 def test_pages_that_are_referred_to_again_and_again_end_a_reading(tmp_path: Path) -> None:

@@ -256,9 +256,9 @@ class RunFile:
         except (ValueError, RecursionError):
             raise self._cannot_be_read(_LOST_SETTINGS) from None
         described = RunDescription.of(content, str(self.path))
-        if max(described.n_cases, described.n_plain) > self._connection.n_bytes + _MORE_CASES:
+        if described.n_claimed > self._connection.n_bytes + _MORE_CASES:
             raise self._cannot_be_read(
-                f"it claims {described.n_cases:,} cases, more than a file of its size can hold"
+                f"it claims {described.n_claimed:,} cases, more than a file of its size can hold"
             )
         return described
 
