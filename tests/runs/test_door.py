@@ -342,6 +342,46 @@ def test_a_strangers_log_is_read_in_a_private_copy_that_is_removed(
     assert not list(own.iterdir())
 
 
+@pytest.mark.parametrize("is_salted", [True, False], ids=["salts", "no salts"])
+def test_of_a_strangers_log_only_what_sqlite_looks_at_is_copied(
+    run_file: Path, tmp_path: Path, is_salted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three gigabytes of nothing, which take no room in the folder of the stranger."""
+    make_strange(run_file)
+    path = with_log(run_file, tmp_path / "there")
+    log = path.with_name("log.krisis-wal")
+    content = log.read_bytes()
+    if not is_salted:
+        log.write_bytes(content[:16] + bytes(8) + content[24:32])
+    os.truncate(log, 3 * 2**30)
+    (own := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(own))
+    with open_run(path) as run:
+        (private,) = own.iterdir()
+        copied = (private / "run-wal").stat().st_size
+        assert copied == (len(content) if is_salted else 32)
+        assert run.n_rows == (N - 1 if is_salted else N)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 2**31])
+def test_of_a_log_with_a_page_size_that_none_has_only_the_header_is_copied(
+    tmp_path: Path, size: int
+) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(bytes(8) + size.to_bytes(4, "big") + bytes(range(20)) + bytes([1]) * 9000)
+    read._copy_log(str(log), tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == log.read_bytes()[:32]
+
+
+def test_of_a_log_that_was_begun_anew_the_old_frames_are_not_copied(tmp_path: Path) -> None:
+    log, salts, others = tmp_path / "log", b"saltsalt", b"oldoldol"
+    header = bytes(8) + (512).to_bytes(4, "big") + bytes(4) + salts + bytes(8)
+    frames = [bytes([0, 0, 0, 7]) + bytes(4) + one + bytes(8 + 512) for one in (salts, others)]
+    log.write_bytes(header + frames[0] * 2 + frames[1] + frames[0])
+    read._copy_log(str(log), tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == header + frames[0] * 2
+
+
 def test_ones_own_log_is_merged(run_file: Path, tmp_path: Path) -> None:
     path = with_log(run_file, tmp_path / "there")
     with open_run(path) as run:

@@ -92,6 +92,8 @@ from krisis.sqlite_edge import refuse_super_journal
 
 _HEADER = b"SQLite format 3\0"
 _N_HEADER = 100
+_N_LOG_HEADER, _N_FRAME_HEADER = 32, 24
+_PAGE_SIZES = {2**power for power in range(9, 17)}
 # How many of the last finished batches the rate of a run is taken from.
 _N_OF_RATE = 50
 # How often a file that changes meanwhile is copied again.
@@ -988,7 +990,8 @@ def _private_copy(path: Path, suffixes: Sequence[str]) -> Path:
             for suffix in suffixes:
                 (folder / f"run{suffix}").unlink(missing_ok=True)
                 with suppress(FileNotFoundError):
-                    shutil.copyfile(f"{path}{suffix}", folder / f"run{suffix}")
+                    copy = _copy_log if suffix == "-wal" else shutil.copyfile
+                    copy(f"{path}{suffix}", folder / f"run{suffix}")
             if before == state_of(path):
                 return folder / "run"
     except OSError as error:
@@ -996,6 +999,24 @@ def _private_copy(path: Path, suffixes: Sequence[str]) -> Path:
         raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
     shutil.rmtree(folder, ignore_errors=True)
     raise InvalidFile(f"{path} is being written at this moment; try again")
+
+
+def _copy_log(source: str, target: Path) -> None:
+    """Copy a log as far as SQLite would look at it: to the first frame that is not of this log.
+
+    What follows may be gigabytes of nothing, which take no room where they come from.
+    https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+    """
+    with open(source, "rb") as log, target.open("wb") as copy:
+        header = log.read(_N_LOG_HEADER)
+        copy.write(header)
+        size = int.from_bytes(header[8:12], "big")
+        if size not in _PAGE_SIZES:
+            return
+        while len(frame := log.read(_N_FRAME_HEADER + size)) == _N_FRAME_HEADER + size:
+            if frame[8:16] != header[16:24] or frame[:4] == bytes(4):  # salts; number of the page
+                return
+            copy.write(frame)
 
 
 def _is_in_log_mode(path: Path) -> bool:
