@@ -20,6 +20,7 @@ SHARED |= {
     "lazy_names",
     "plain_run",
     "registry",
+    "sqlite_edge",
     "task_facts",
     "terminal_edge",
     "texts",
@@ -62,6 +63,7 @@ MAY_SEE: dict[str, set[str]] = {
     "pulling": set(),
     "yaml_values": set(),
     "registry": set(),
+    "sqlite_edge": set(),
     "__init__": set(),
 }
 HEAVY = {

@@ -23,26 +23,35 @@ from tests.invented_runs import (
 from tests.stranger import write_journal
 
 import krisis as package
-from krisis import __version__
+from krisis import __version__, sqlite_edge
+from krisis.backends.chat import ChatReply, ChatRequest
+from krisis.data.table import databases, draft
 from krisis.errors import InvalidFile
+from krisis.execution.cache import ReplyCache
 from krisis.results.loading import load_result
-from krisis.runs import door, read
+from krisis.runs import door, read, text_cache, trust
+from krisis.runs.forget import _Patient
 from krisis.runs.load import keep_scores, load_run, read_description, stored_result
 from krisis.runs.read import open_run
 from krisis.runs.repair import repair
+from krisis.runs.schema import Value
 from krisis.runs.write import RunWriter, write_briefly
+from krisis.verbs import forgetting
+from krisis.viewer import search
 from krisis.viewer.app import create_app
 
 N = 60
 SOURCE = Path(package.__file__).parent
-# Who else opens a database with SQLite, and which.
-OTHER_OPENERS = {
+# Where a run file is opened, and other databases: by an address that a hostile journal has not.
+OPENERS = {
+    "runs/door.py": "a run file",
     "data/table/databases.py": "a database that the user names as data",
     "data/table/draft.py": "a database that the user names as data",
-    "execution/cache.py": "the reply cache, in the user's own folder",
+    "execution/cache.py": "the reply cache",
     "runs/text_cache.py": "the index of texts, in the user's own cache",
     "viewer/search.py": "the index of texts, in the user's own cache",
 }
+UNTOUCHED = ("untouched_address", "runs/door.py")
 WHOSE = pytest.mark.parametrize("whose", ["own", "a stranger's"])
 
 
@@ -60,15 +69,27 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
 
 
-def test_no_other_place_opens_a_run_file() -> None:
+def test_no_other_place_opens_a_database() -> None:
     openers = set()
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            is_import = isinstance(node, ast.ImportFrom) and node.module == "sqlite3"
-            named = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-            if is_import or named in ("sqlite3.connect", "sqlite3.dbapi2", "sqlite3.Connection("):
-                openers.add(path.relative_to(SOURCE).as_posix())
-    assert openers == {"runs/door.py", *OTHER_OPENERS}
+        place, text = path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8")
+        nodes = list(ast.walk(ast.parse(text)))
+        calls = [one for one in nodes if isinstance(one, ast.Call)]
+        calls = [one for one in calls if ast.unparse(one.func) == "sqlite3.connect"]
+        named = [ast.unparse(one) for one in nodes if isinstance(one, ast.Attribute)]
+        assert named.count("sqlite3.connect") == len(calls), f"{place} hands sqlite3.connect on"
+        assert not {"sqlite3.dbapi2", "sqlite3.Connection.__init__"} & set(named), place
+        assert "import sqlite3 as" not in text, place
+        assert "from sqlite3" not in text, place
+        assert "sqlite3.Connection(" not in text, place
+        for call in calls:
+            first = call.args[0]
+            choices = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+            for one in choices:
+                called = ast.unparse(one.func) if isinstance(one, ast.Call) else ""
+                assert called == "address" or (called, place) == UNTOUCHED, f"{place}: any journal"
+            openers.add(place)
+    assert openers == set(OPENERS)
 
 
 # Journals.
@@ -154,6 +175,93 @@ def test_nothing_writes_to_a_run_whose_journal_names_another_file(
     assert victim.read_text() == "mine\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cache", "info", "--cache-path", "replies.sqlite"],
+        ["cache", "clear", "--cache-path", "replies.sqlite"],
+        ["forget", "evil.krisis", "--patient", "patient-000000", "--cache-path", "replies.sqlite"],
+        ["run", "ckd", "--model", "openai/none", "--cache-path", "replies.sqlite"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_no_command_deletes_what_the_journal_of_a_cache_names(
+    run_file: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    folder = run_file.parent
+    write_hostile_cache(folder, "replies.sqlite")
+    before = content_of(folder)
+    done = krisis(*words, cwd=folder)
+    assert done.returncode == 2, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "sqlite-journal names another file" in done.stderr
+    assert content_of(folder) == before
+
+
+def write_hostile_cache(folder: Path, name: str) -> Path:
+    """Write a reply cache that was downloaded with a journal that names a file of the user's."""
+    path = folder / name
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE more (x)")
+        connection.commit()
+    (folder / "victim").write_text("mine\n")
+    write_journal(path, str(folder / "victim"))
+    return path
+
+
+def test_a_cache_that_a_run_names_from_another_folder_is_not_opened(
+    run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run names its cache by a relative path, which means another file in another folder."""
+    forge_description(run_file, config={"cache_path": "replies.sqlite"})
+    (there := tmp_path / "there").mkdir()
+    monkeypatch.chdir(there)
+    described = read_description(run_file)
+    trust.note_own(described.run_id, described.config)
+    (here := tmp_path / "downloads").mkdir()
+    for folder in (there, here):
+        cache = ReplyCache(folder / "replies.sqlite")
+        request = ChatRequest("openai", "m", "s", "u", {}, {}, "single", "x", 1)
+        cache.put("key", request, ChatReply(invented_rows(1)[0].raw_response))
+        cache.close()
+    before = (here / "replies.sqlite").read_bytes()
+    monkeypatch.chdir(here)
+    package.forget(run_file, patient="patient-000000")
+    assert (here / "replies.sqlite").read_bytes() == before
+    assert trust.is_own(described.run_id, described.config)
+    monkeypatch.chdir(there)
+    assert forgetting._caches(run_file, None) == {Path("replies.sqlite")}
+
+
+@pytest.mark.parametrize("is_linked", [False, True], ids=["as it is", "through a link"])
+def test_data_with_a_journal_that_names_another_file_are_refused(
+    tmp_path: Path, is_linked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_hostile_cache(tmp_path, "data.sqlite")
+    if is_linked:
+        (tmp_path / "link.sqlite").symlink_to(path)
+        path = tmp_path / "link.sqlite"
+    (own := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(own))
+    before = content_of(tmp_path)
+    with pytest.raises(InvalidFile, match=r"data\.sqlite-journal names another file"):
+        databases.load_database(databases.new_connection(), path, "select * from more")
+    with pytest.raises(InvalidFile, match=r"data\.sqlite-journal names another file"):
+        draft._tables(path)
+    assert content_of(tmp_path) == before
+    assert not list(own.iterdir())
+
+
+def test_an_index_with_a_journal_that_names_another_file_is_not_opened(tmp_path: Path) -> None:
+    path = write_hostile_cache(tmp_path, "index")
+    before = content_of(tmp_path)
+    with pytest.raises(InvalidFile, match="names another file"):
+        search._found(path, ["sepsis"])
+    assert text_cache._made_of(path) is None
+    assert content_of(tmp_path) == before
+
+
 def half_written(path: Path, target: Path) -> None:
     """Copy a run in the middle of a commit: half of it is changed, the journal knows how it was."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -173,7 +281,7 @@ def test_ones_own_half_written_file_is_recovered(run_file: Path, tmp_path: Path)
     found = load_run(target)
     assert found.evaluation_results == rows
     assert found.damage == ""
-    assert not door.journal_of(target).exists()
+    assert not sqlite_edge.journal_of(target).exists()
 
 
 def test_ones_own_half_written_file_that_cannot_be_written_is_read_in_a_copy(
@@ -232,6 +340,46 @@ def test_a_strangers_log_is_read_in_a_private_copy_that_is_removed(
         assert run.n_rows == N - 1
     assert content_of(path.parent) == before
     assert not list(own.iterdir())
+
+
+@pytest.mark.parametrize("is_salted", [True, False], ids=["salts", "no salts"])
+def test_of_a_strangers_log_only_what_sqlite_looks_at_is_copied(
+    run_file: Path, tmp_path: Path, is_salted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three gigabytes of nothing, which take no room in the folder of the stranger."""
+    make_strange(run_file)
+    path = with_log(run_file, tmp_path / "there")
+    log = path.with_name("log.krisis-wal")
+    content = log.read_bytes()
+    if not is_salted:
+        log.write_bytes(content[:16] + bytes(8) + content[24:32])
+    os.truncate(log, 3 * 2**30)
+    (own := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(own))
+    with open_run(path) as run:
+        (private,) = own.iterdir()
+        copied = (private / "run-wal").stat().st_size
+        assert copied == (len(content) if is_salted else 32)
+        assert run.n_rows == (N - 1 if is_salted else N)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 2**31])
+def test_of_a_log_with_a_page_size_that_none_has_only_the_header_is_copied(
+    tmp_path: Path, size: int
+) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(bytes(8) + size.to_bytes(4, "big") + bytes(range(20)) + bytes([1]) * 9000)
+    read._copy_log(str(log), tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == log.read_bytes()[:32]
+
+
+def test_of_a_log_that_was_begun_anew_the_old_frames_are_not_copied(tmp_path: Path) -> None:
+    log, salts, others = tmp_path / "log", b"saltsalt", b"oldoldol"
+    header = bytes(8) + (512).to_bytes(4, "big") + bytes(4) + salts + bytes(8)
+    frames = [bytes([0, 0, 0, 7]) + bytes(4) + one + bytes(8 + 512) for one in (salts, others)]
+    log.write_bytes(header + frames[0] * 2 + frames[1] + frames[0])
+    read._copy_log(str(log), tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == header + frames[0] * 2
 
 
 def test_ones_own_log_is_merged(run_file: Path, tmp_path: Path) -> None:
@@ -324,6 +472,17 @@ HOSTILE_SCHEMA = [
     "CREATE TABLE more (x, y GENERATED ALWAYS AS (x + 1))",
     "CREATE TABLE more (x CHECK (x > 0))",
     "CREATE TABLE more (x) WITHOUT ROWID",
+    "CREATE TABLE more (x UNIQUE)",
+    "CREATE TABLE more (x TEXT UNIQUE, y)",
+    "CREATE TABLE more (x TEXT PRIMARY KEY)",
+    "CREATE TABLE more (x, y INTEGER PRIMARY KEY)",
+    "CREATE TABLE more (x REFERENCES cases)",
+    "CREATE TABLE more (x TEXT COLLATE NOCASE)",
+    "CREATE TABLE more (x DEFAULT CURRENT_TIMESTAMP)",
+    "CREATE TABLE more (x TEXT NOT NULL)",
+    "ALTER TABLE rows ADD COLUMN x REFERENCES cases",
+    "ALTER TABLE rows ADD COLUMN x TEXT COLLATE NOCASE",
+    "ALTER TABLE rows ADD COLUMN x DEFAULT NULL",
     "CREATE VIEW more AS SELECT 1",
     "CREATE TRIGGER more AFTER INSERT ON scores BEGIN DELETE FROM rows; END",
     "CREATE INDEX more ON rows (outcome)",
@@ -395,11 +554,41 @@ def test_plain_columns_and_tables_of_a_later_version_are_ignored(run_file: Path)
     with closing(sqlite3.connect(run_file)) as connection:
         connection.execute("ALTER TABLE rows ADD COLUMN mood TEXT")
         connection.execute("ALTER TABLE rows ADD COLUMN weather")
-        connection.execute("CREATE TABLE moods (id INTEGER PRIMARY KEY, mood TEXT UNIQUE)")
+        connection.execute("CREATE TABLE moods (id INTEGER PRIMARY KEY, mood TEXT, more)")
         connection.commit()
     found = load_run(run_file)
     assert list(found.evaluation_results) == list(rows)
     assert found.damage == ""
+
+
+@pytest.mark.parametrize(
+    ("n_tables", "columns", "words"),
+    [
+        (1, ", ".join(f"c{number} UNIQUE" for number in range(250)), "more work"),
+        (1, ", ".join(f"c{number}" for number in range(201)), "it is damaged"),
+        (1, f"x {'x ' * 5000}", "it is damaged"),
+        (200, "x", "more work"),
+    ],
+    ids=["unique columns", "columns", "letters", "tables"],
+)
+def test_definitions_that_take_sqlite_long_are_not_parsed(
+    run_file: Path, n_tables: int, columns: str, words: str
+) -> None:
+    make_strange(run_file)
+    with closing(sqlite3.connect(run_file)) as connection:
+        for number in range(n_tables):
+            connection.execute(f"CREATE TABLE more{number} ({columns})")
+        connection.commit()
+    _is_refused(run_file, words)
+
+
+def test_tables_of_a_later_version_may_be_as_many_as_those_of_this_one(run_file: Path) -> None:
+    with closing(sqlite3.connect(run_file)) as connection:
+        for number in range(50):
+            connection.execute(f"CREATE TABLE more{number} (x)")
+        connection.commit()
+    with open_run(run_file) as run:
+        assert run.n_rows == N
 
 
 def _edit_schema(path: Path, change: str, name: str) -> None:
@@ -434,6 +623,9 @@ def test_a_statement_that_does_not_end_is_ended(run_file: Path) -> None:
         {"n_cases": 10**12, "identity": {"n_records": 10**12}},
         {"n_cases": 10**12, "identity": {"n_records": N, "perturb": ["order"]}},
         {"n_cases": 5, "identity": {"n_records": 10**6, "repeats": 10**6, "perturb": ["order"]}},
+        {"identity": {"repeats": 10**9}},
+        {"identity": {"n_records": N, "repeats": 10**6}},
+        {"identity": {"n_records": 10**9}},
     ],
 )
 def test_more_cases_than_the_file_can_hold_are_refused(
@@ -441,6 +633,23 @@ def test_more_cases_than_the_file_can_hold_are_refused(
 ) -> None:
     forge_description(run_file, **change)
     _is_refused(run_file, "more than a file of its size can hold")
+
+
+@pytest.mark.parametrize("change", [{"repeats": 0}, {"repeats": -1}, {"n_records": -1}])
+def test_fewer_askings_than_none_are_refused(run_file: Path, change: dict[str, object]) -> None:
+    forge_description(run_file, identity=change)
+    _is_refused(run_file, r"identity\.\w+: Input should be greater than or equal to")
+
+
+def test_of_a_record_that_is_not_among_the_records_no_askings_are_removed(run_file: Path) -> None:
+    """One record, asked ten million times, while the file has many: a patient has none of them."""
+    forge_description(run_file, n_cases=10**7, identity={"n_records": 1, "repeats": 10**7})
+    with open_run(run_file) as run:
+        clusters = [str(line[2]) for line in run.believed("cases")]
+        patient = next(one for one in clusters if one != clusters[0])
+        found = _Patient.of(run, patient)
+    assert found is not None
+    assert len(found.positions) <= N
 
 
 def test_pages_that_are_referred_to_again_and_again_end_a_reading(tmp_path: Path) -> None:
@@ -469,6 +678,35 @@ def test_pages_that_are_referred_to_again_and_again_end_a_reading(tmp_path: Path
     with open_run(path, checked=True) as run:
         assert len(run.rows()) <= 600
         assert "DAMAGED" in run.damage
+
+
+def test_keys_of_a_damaged_table_are_looked_up_as_often_as_it_can_have_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim of ten million cases is believed, for a run may have only begun."""
+    path = write_run(tmp_path / "evil", result_of(invented_rows(600), "evil"))
+    forge_description(path, n_cases=10_000_000, identity={"n_records": 10_000_000})
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'rows'"
+        ).fetchone()
+    content, size = bytearray(path.read_bytes()), 4096
+    last = (root - 1) * size + 8
+    content[last : last + 4] = (1).to_bytes(4, "big")  # the last child is not of this table
+    path.write_bytes(content)
+    with open_run(path) as run:
+        assert run.is_broken
+        n_asked, ask = [0], run._line
+
+        def count(table: str, key: Value) -> tuple[Value, ...] | None:
+            n_asked[0] += 1
+            return ask(table, key)
+
+        monkeypatch.setattr(run, "_line", count)
+        n_found = len(list(run.believed("rows")))
+        assert 0 < n_found < 600
+        assert n_asked[0] + n_found >= 600
+        assert n_asked[0] <= 20_000 + len(content) // 50
 
 
 def _cells_of(content: bytes, start: int, n_header: int) -> list[int]:

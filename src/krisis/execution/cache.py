@@ -17,6 +17,7 @@ from krisis.backends.signals import TokenLogprob
 from krisis.errors import InvalidFile
 from krisis.json_values import open_private
 from krisis.runs.schema import storable
+from krisis.sqlite_edge import address
 
 FLUSH_SECONDS = 0.5
 FLUSH_ROWS = 64
@@ -66,7 +67,11 @@ class ReplyCache:
             if self.path.stat().st_mode & 0o077:  # of an earlier version; side files follow it
                 self.path.chmod(0o600)
             self._connection = sqlite3.connect(
-                self.path, timeout=10, isolation_level=None, check_same_thread=False
+                address(self.path, "rw"),
+                uri=True,
+                timeout=10,
+                isolation_level=None,
+                check_same_thread=False,
             )
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")

@@ -28,8 +28,8 @@ class Identity(BaseModel):
     mode: str = ""
     seed: int | None = None
     data: str = ""
-    n_records: int = 0
-    repeats: int = 1
+    n_records: int = Field(default=0, ge=0)
+    repeats: int = Field(default=1, ge=1)
     perturb: list[str] = []  # other forms in which each record is asked as well
     batch_size: int = 1
     stop_when: JsonObject = {}  # a rule asks the records in another order
@@ -67,6 +67,12 @@ class RunDescription(BaseModel):
         """Return how many cases ask a record as it is; all others follow them."""
         identity = self.identity
         return identity.n_records * identity.repeats if identity.perturb else self.n_cases
+
+    @property
+    def n_claimed(self) -> int:
+        """Return the most askings that any of its numbers claims; what is read is bounded by it."""
+        identity = self.identity
+        return max(self.n_cases, max(identity.n_records, 1) * identity.repeats)
 
     @property
     def is_reading(self) -> bool:

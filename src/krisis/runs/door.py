@@ -8,8 +8,8 @@ a rollback journal it deletes the file that the journal names as its super-journ
   `krisis.runs.trust` whether this user made it.
 - A stranger's file is read in place only if nothing is beside it, otherwise in a private copy
   (`krisis.runs.read.open_run`); a rollback journal that came with it is never applied.
-- One's own file is recovered only if its journal names no other file (`refuse_super_journal`),
-  which also guards against a stranger's file with the id of a run of one's own.
+- One's own file is recovered only if its journal names no other file (`krisis.sqlite_edge`), which
+  also guards against a stranger's file with the id of a run of one's own.
 - `check_schema` allows nothing in a file but data, and `BoundedConnection` ends a statement that
   takes more steps than a file of its size can need.
 """
@@ -29,19 +29,23 @@ from krisis.display import cut
 from krisis.errors import InvalidFile, KrisisError
 from krisis.runs import trust
 from krisis.runs.schema import Value, ddl, read_only
+from krisis.sqlite_edge import address, journal_of, untouched_address
 
-# The last bytes of a rollback journal that names a super-journal, after the name, its length and
-# its checksum: https://www.sqlite.org/fileformat2.html#the_rollback_journal and `readSuperJournal`
-# of SQLite's pager, which takes a journal without them for one that names no other file.
-_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 # Steps of SQLite's virtual machine that one statement may take. Of a run of 100,000 rows the look
 # through its structure takes most: 0.3 a byte of the file.
 _STEPS, _STEPS_PER_BYTE = 2_000_000, 10
 _STEPS_AT_ONCE = 10_000
-# No call of SQLite's grammar, no expression and no option can be written without a bracket or a
-# quote: words, blanks and commas make columns, and nothing but columns.
-_ADDED_COLUMNS = re.compile(r"(?:, \w[\w ]*)*\)", re.ASCII)
-_PLAIN_TABLE = re.compile(r"CREATE TABLE (\w+) ?\([\w ,]+\)", re.ASCII)
+# SQLite parses all definitions of a file before it executes the first statement, some of them in
+# time that grows with the square of their length, and takes seven steps for each of them.
+_MOST_COLUMNS, _MOST_LETTERS_OF_DEFINITION = 200, 5_000
+_STEPS_OF_DEFINITIONS = 1_000
+# Names and types, and a number as the key of a table: nothing that SQLite computes or indexes.
+_COLUMN = r"\w+(?: (?:TEXT|INTEGER|REAL|BLOB|NUMERIC))?"
+_ADDED_COLUMNS = re.compile(rf"(?:, {_COLUMN})*\)", re.ASCII)
+_PLAIN_TABLE = re.compile(
+    rf"CREATE TABLE \w+ ?\((?:\w+ INTEGER PRIMARY KEY|{_COLUMN})(?:, ?{_COLUMN})*\)", re.ASCII
+)
+_TABLE = re.compile(r"CREATE TABLE (\w+) ?\(", re.ASCII)
 _KINDS = {
     "VIEW": "a view",
     "TRIGGER": "a trigger",
@@ -68,6 +72,16 @@ class BoundedConnection(sqlite3.Connection):
         self._n_steps = 0
         return super().execute(sql, values)
 
+    def definitions(self) -> list[tuple[Value, Value]]:
+        """Return the names and definitions in the file, which SQLite parses within bounds."""
+        n_letters = self.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MOST_LETTERS_OF_DEFINITION)
+        self.set_progress_handler(lambda: True, _STEPS_OF_DEFINITIONS)
+        try:
+            return self.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+        finally:
+            self.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, n_letters)
+            self.bound_by(self.n_bytes)
+
     def _is_too_much(self) -> bool:
         self._n_steps += _STEPS_AT_ONCE
         return self._n_steps > _STEPS + _STEPS_PER_BYTE * self.n_bytes
@@ -76,7 +90,7 @@ class BoundedConnection(sqlite3.Connection):
 def open_to_read(path: Path, *, is_untouched: bool = False) -> BoundedConnection:
     """Open a run file for reading; untouched, as if nothing were beside it and nobody wrote it."""
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_untouched else ''}",
+        untouched_address(path) if is_untouched else address(path, "ro", instead=how_to_save(path)),
         uri=True,
         isolation_level=None,
         timeout=10.0,
@@ -84,6 +98,7 @@ def open_to_read(path: Path, *, is_untouched: bool = False) -> BoundedConnection
     )
     try:
         connection.bound_by(size_of(path))
+        connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, _MOST_COLUMNS)
         read_only(connection)
     except BaseException:
         connection.close()
@@ -93,9 +108,8 @@ def open_to_read(path: Path, *, is_untouched: bool = False) -> BoundedConnection
 
 def open_to_write(path: Path, *, timeout: float) -> sqlite3.Connection:
     """Open a run file for writing, by whichever thread; what is beside it is put in order."""
-    refuse_super_journal(path)
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
+        address(path, "rw", instead=how_to_save(path)),
         uri=True,
         isolation_level=None,
         check_same_thread=False,
@@ -125,6 +139,11 @@ def is_own(path: Path) -> bool:
     return False
 
 
+def how_to_save(path: Path) -> str:
+    """Say how to save what can be read of a run that is not opened."""
+    return f"to save what can be read into a new file, type: krisis doctor {path} --repair"
+
+
 def size_of(path: Path) -> int:
     """Return how many bytes a run file and the log beside it have."""
     n_bytes = 0
@@ -132,29 +151,6 @@ def size_of(path: Path) -> int:
         with suppress(OSError):
             n_bytes += one.stat().st_size
     return n_bytes
-
-
-def journal_of(path: Path) -> Path:
-    """Return the place of the rollback journal of a run file."""
-    return path.with_name(f"{path.name}-journal")
-
-
-def refuse_super_journal(path: Path) -> None:
-    """Refuse a rollback journal that names another file: SQLite would delete that one."""
-    try:
-        with journal_of(path).open("rb") as file:
-            n_bytes = file.seek(0, os.SEEK_END)
-            file.seek(max(0, n_bytes - len(_JOURNAL_MAGIC)))
-            is_naming = file.read() == _JOURNAL_MAGIC
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise InvalidFile(f"{journal_of(path)} cannot be read: {error.strerror}") from None
-    if is_naming:
-        raise InvalidFile(
-            f"{journal_of(path)} names another file, which SQLite would delete, so the run is not "
-            f"opened; to save what can be read into a new file, type: krisis doctor {path} --repair"
-        )
 
 
 def refuse_journal(path: Path) -> None:
@@ -174,15 +170,17 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     triggers, indexes, virtual tables, generated columns, checks) is refused by its text, which is
     all that SQLite itself goes by.
     """
-    held = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+    if isinstance(connection, BoundedConnection):
+        held = connection.definitions()
+    else:  # of a file that was looked at before it is written
+        held = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
     for name, sql in held:
         if not _is_plain(sql):
             words = [*str(sql).upper().split(), "", ""]
             kind = _KINDS.get(words[1], "a definition")
             raise InvalidFile(
                 f"{path} has {kind} ({cut(str(name))}), which no run file has, so it is not "
-                "opened; to save what can be read into a new file, type: "
-                f"krisis doctor {path} --repair"
+                f"opened; {how_to_save(path)}"
             )
     missing = _own_tables().keys() - {_table_of(sql) for _, sql in held}
     if missing:
@@ -195,16 +193,15 @@ def _is_plain(sql: Value) -> bool:
     """Say whether a definition is one of a run file, or of a plain table that is ignored."""
     if sql is None or sql in ddl():  # None: the index of a key, which SQLite makes
         return True
-    table = _table_of(sql)
-    own = _own_tables().get(table)
+    own = _own_tables().get(_table_of(sql))
     if own is None:
-        return bool(table)
+        return isinstance(sql, str) and bool(_PLAIN_TABLE.fullmatch(sql))
     return str(sql).startswith(own[:-1]) and bool(_ADDED_COLUMNS.fullmatch(str(sql), len(own) - 1))
 
 
 def _table_of(sql: Value) -> str:
-    """Return the name of a plain table; "" for any other definition."""
-    found = _PLAIN_TABLE.fullmatch(sql) if isinstance(sql, str) else None
+    """Return the name of the table that is defined; "" for any other definition."""
+    found = _TABLE.match(sql) if isinstance(sql, str) else None
     return found[1] if found else ""
 
 

@@ -188,6 +188,7 @@ class _Patient:
                 repeat * n_records + case
                 for repeat in range(self.n_plain_askings)
                 for case in self.cases
+                if case < n_records
             }
         # The prompt and reply of a call about several patients are one text, unless krisis built
         # the prompt: then the prompt is a template without values, and each reply was cut out.

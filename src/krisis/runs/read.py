@@ -66,11 +66,11 @@ from krisis.runs.description import RunDescription
 from krisis.runs.door import (
     BoundedConnection,
     check_schema,
+    how_to_save,
     is_own,
     open_to_read,
     open_to_write,
     refuse_journal,
-    refuse_super_journal,
     size_of,
 )
 from krisis.runs.places import has_unmerged, is_written, refuse_links, side_files
@@ -88,9 +88,12 @@ from krisis.runs.schema import (
     proven_run_id,
 )
 from krisis.runs.write import RowPlace, asked_metadata, hash_of, recover
+from krisis.sqlite_edge import refuse_super_journal
 
 _HEADER = b"SQLite format 3\0"
 _N_HEADER = 100
+_N_LOG_HEADER, _N_FRAME_HEADER = 32, 24
+_PAGE_SIZES = {2**power for power in range(9, 17)}
 # How many of the last finished batches the rate of a run is taken from.
 _N_OF_RATE = 50
 # How often a file that changes meanwhile is copied again.
@@ -99,6 +102,9 @@ _N_COPIES = 5
 _N_AT_ONCE = 500
 # Askings without a row may be more than the bytes of a file: many repeats, or rows that were lost.
 _MORE_CASES = 10_000_000
+# Keys that are looked up one by one in a damaged table: as many as the file can have lines, and
+# some more, because the rows of a run that is not finished need not be those of its first askings.
+_LOOKED_UP, _LEAST_BYTES_OF_LINE = 20_000, 50
 _LOST_SETTINGS = "what it says of itself is damaged"
 _PRICES = ("input_per_million", "output_per_million")
 _TEXT, _WHOLE, _NUMBER = (str,), (int,), (float, int)
@@ -252,9 +258,9 @@ class RunFile:
         except (ValueError, RecursionError):
             raise self._cannot_be_read(_LOST_SETTINGS) from None
         described = RunDescription.of(content, str(self.path))
-        if max(described.n_cases, described.n_plain) > self._connection.n_bytes + _MORE_CASES:
+        if described.n_claimed > self._connection.n_bytes + _MORE_CASES:
             raise self._cannot_be_read(
-                f"it claims {described.n_cases:,} cases, more than a file of its size can hold"
+                f"it claims {described.n_claimed:,} cases, more than a file of its size can hold"
             )
         return described
 
@@ -596,8 +602,9 @@ class RunFile:
             if _is_busy(error) or _is_bounded(error):
                 raise self._unreadable(error) from None
             self.is_broken = True
-            below = min(self._n_keys(table), self._connection.n_bytes)
-            for position in range(max(0, believed + 1), below):
+            start = max(0, believed + 1)
+            most = _LOOKED_UP + self._connection.n_bytes // _LEAST_BYTES_OF_LINE
+            for position in range(start, min(self._n_keys(table), start + most)):
                 found = self._line(table, position)
                 if found is not None:
                     yield found
@@ -959,7 +966,7 @@ def _readable_place(path: Path, own: bool) -> tuple[Path, Path | None, bool]:
             return path, None, True
         copy = _private_copy(path, ("", "-wal"))
         return copy, copy, False
-    refuse_super_journal(path)
+    refuse_super_journal(path, instead=how_to_save(path))
     if _may_write(path):
         # Asked in any case: it removes the lock that a process left when it was killed.
         if not is_written(path) and (has_unmerged(path) or _is_in_log_mode(path)):
@@ -986,7 +993,8 @@ def _private_copy(path: Path, suffixes: Sequence[str]) -> Path:
             for suffix in suffixes:
                 (folder / f"run{suffix}").unlink(missing_ok=True)
                 with suppress(FileNotFoundError):
-                    shutil.copyfile(f"{path}{suffix}", folder / f"run{suffix}")
+                    copy = _copy_log if suffix == "-wal" else shutil.copyfile
+                    copy(f"{path}{suffix}", folder / f"run{suffix}")
             if before == state_of(path):
                 return folder / "run"
     except OSError as error:
@@ -994,6 +1002,24 @@ def _private_copy(path: Path, suffixes: Sequence[str]) -> Path:
         raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
     shutil.rmtree(folder, ignore_errors=True)
     raise InvalidFile(f"{path} is being written at this moment; try again")
+
+
+def _copy_log(source: str, target: Path) -> None:
+    """Copy a log as far as SQLite would look at it: to the first frame that is not of this log.
+
+    What follows may be gigabytes of nothing, which take no room where they come from.
+    https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+    """
+    with open(source, "rb") as log, target.open("wb") as copy:
+        header = log.read(_N_LOG_HEADER)
+        copy.write(header)
+        size = int.from_bytes(header[8:12], "big")
+        if size not in _PAGE_SIZES:
+            return
+        while len(frame := log.read(_N_FRAME_HEADER + size)) == _N_FRAME_HEADER + size:
+            if frame[8:16] != header[16:24] or frame[:4] == bytes(4):  # salts; number of the page
+                return
+            copy.write(frame)
 
 
 def _is_in_log_mode(path: Path) -> bool:

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import platformdirs
 
+from krisis.errors import KrisisError
 from krisis.runs.read import state_of
+from krisis.sqlite_edge import address
 
 # An index that is being built is a file of its own, left behind where the process is killed.
 _LONGEST_BUILD_SECONDS = 3600
@@ -76,8 +78,8 @@ def _listed(folder: Path) -> list[Path]:
 def _made_of(place: Path) -> tuple[bytes, str] | None:
     """Return the run and the state that an index was made of; None where it does not say so."""
     with (
-        suppress(sqlite3.Error, OSError, TypeError),
-        closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as connection,
+        suppress(KrisisError, sqlite3.Error, OSError, TypeError),
+        closing(sqlite3.connect(address(place, "ro"), uri=True)) as connection,
     ):
         run, state = connection.execute("SELECT run, state FROM made_of").fetchone()
         return run, state

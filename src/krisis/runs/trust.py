@@ -4,7 +4,7 @@ A run or a sweep that this user starts on this machine is noted in the user's st
 hash of its id *and* of the places that it names: a stranger's run has no such note, nor has a copy
 of one's own in which an address was exchanged. It is noted twice, by the places as they are written
 (`is_own`: this user made it, wherever it is looked at from) and as they are meant from the folder
-that it was started in (`require_own`: what it names here is what it named there).
+that it was started in (`names_own`, `require_own`: what it names here is what it named there).
 """
 
 from __future__ import annotations
@@ -88,6 +88,11 @@ def is_own(run_id: str, settings: JsonMapping) -> bool:
     return _note(run_id, list(_places(settings, ""))).is_file()
 
 
+def names_own(run_id: str, settings: JsonMapping) -> bool:
+    """Say whether the places that a run names are, from this folder, those it was started with."""
+    return _note(run_id, places_of(settings)).is_file()
+
+
 def _note(run_id: str, places: list[tuple[str, str]]) -> Path:
     told = json.dumps([run_id, places])
     name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
@@ -96,7 +101,7 @@ def _note(run_id: str, places: list[tuple[str, str]]) -> Path:
 
 def require_own(run: Path, run_id: str, settings: JsonMapping, *, instead: str) -> None:
     """Refuse settings of a run that somebody else started; say what they name."""
-    if _note(run_id, places_of(settings)).is_file():
+    if names_own(run_id, settings):
         return
     found = list(dict.fromkeys(places_of(settings)))
     lines = [f"  {cut(name)}: {cut(place, _MOST_LETTERS)}" for name, place in found[:_MOST_SHOWN]]

@@ -13,7 +13,7 @@ from krisis.pages.numbers import count
 from krisis.runs.forget import Removed, remove_patient
 from krisis.runs.load import read_description
 from krisis.runs.text_cache import remove_index
-from krisis.runs.trust import is_own
+from krisis.runs.trust import names_own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +126,11 @@ def _forgotten(run: Path, patient: str, cache_path: str | Path | None) -> Forgot
 
 
 def _caches(run: Path, given: str | Path | None) -> set[Path]:
-    """Return the reply caches that exist; one that a run names only where the run is one's own."""
+    """Return the reply caches that exist; one that a run names only if one named it."""
     described = read_description(run)
     named = described.config.get("cache_path")
     found = {default_cache_path()} if given is None else {Path(given)}
-    if isinstance(named, str) and named and is_own(described.run_id, described.config):
+    if isinstance(named, str) and named and names_own(described.run_id, described.config):
         found.add(Path(named))
     return {one for one in found if one.is_file()}
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from krisis.runs.read import RunFile
 from krisis.runs.text_cache import index_file, is_index_of
+from krisis.sqlite_edge import address
 
 # Longer replies are searched in their beginning only, so that an index stays small.
 SEARCHED_CHARACTERS = 20_000
@@ -77,7 +78,9 @@ def _build(run: RunFile, place: Path, state: tuple[int, ...]) -> None:
     begun = place.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
     try:
         os.close(os.open(begun, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
-        with closing(sqlite3.connect(begun, isolation_level=None)) as connection:
+        with closing(
+            sqlite3.connect(address(begun, "rw"), uri=True, isolation_level=None)
+        ) as connection:
             # A cut index is made again, so nothing waits for the disk.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
@@ -116,5 +119,5 @@ def _found(place: Path, parts: list[str]) -> list[int]:
         values.append(" AND ".join('"' + part.replace('"', '""') + '"' for part in long))
     condition = " AND ".join(conditions) or "0"
     sql = f"SELECT rowid FROM texts WHERE {condition} ORDER BY rowid"  # noqa: S608 - constants
-    with closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as connection:
+    with closing(sqlite3.connect(address(place, "ro"), uri=True)) as connection:
         return [position for (position,) in connection.execute(sql, values)]

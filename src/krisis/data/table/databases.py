@@ -21,6 +21,7 @@ from krisis.data.table.expressions import check_query, duckdb_says, sql_text
 from krisis.data.table.files import literal
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonValue, plain
+from krisis.sqlite_edge import address
 
 if TYPE_CHECKING:
     import duckdb
@@ -136,30 +137,27 @@ def _may(action: int, first: str | None, second: str | None, *_: str | None) -> 
 
 def _load_sqlite(connection: duckdb.DuckDBPyConnection, path: Path, query: str) -> None:
     """Copy the rows of a query: DuckDB's own reader of SQLite would have to be downloaded."""
-    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", delete=False, encoding="utf-8") as lines:
-        copied = Path(lines.name)
-        try:
+    with tempfile.NamedTemporaryFile(suffix=".jsonl", delete=False) as file:
+        copied = Path(file.name)
+    try:
+        with copied.open("w", encoding="utf-8", newline="\n") as lines:
             for row in _sqlite_rows(path, query):
                 lines.write(json.dumps(plain(row)) + "\n")
-        except sqlite3.Error as error:
-            lines.close()
-            copied.unlink()
-            raise InvalidFile(
-                f"source.query on {path} cannot be run: {error}; write one SELECT over its tables"
-            ) from None
-    try:
         if not copied.stat().st_size:
             raise InvalidFile(f"{path} holds no rows: the query returns none; give rows")
         call = f"read_json({sql_text(copied)}, format = 'newline_delimited', sample_size = -1)"
         connection.execute(f"create table {LOADED} as select 0 as {FILE}, * from {call}")
+    except sqlite3.Error as error:
+        raise InvalidFile(
+            f"source.query on {path} cannot be run: {error}; write one SELECT over its tables"
+        ) from None
     finally:
         copied.unlink()
     lock(connection)
 
 
 def _sqlite_rows(path: Path, query: str) -> Iterator[Mapping[str, JsonValue]]:
-    address = f"{path.resolve().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(address, uri=True)) as connection:
+    with closing(sqlite3.connect(address(path, "ro"), uri=True)) as connection:
         connection.set_authorizer(_may)
         connection.set_progress_handler(lambda: 0, 1_000_000)  # so that Ctrl-C is heard
         cursor = connection.execute(query)

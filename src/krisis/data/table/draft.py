@@ -46,6 +46,7 @@ from krisis.data.table.vocabulary import (
 )
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, JsonValue
+from krisis.sqlite_edge import address
 from krisis.yaml_values import Noted, parse_yaml, yaml_text
 
 if TYPE_CHECKING:
@@ -173,8 +174,7 @@ def _tables(file: Path) -> list[str]:
         is_sqlite = opened.read(16).startswith(b"SQLite format 3")
     try:
         if is_sqlite:
-            address = f"{file.resolve().as_uri()}?mode=ro"
-            with closing(sqlite3.connect(address, uri=True)) as database:
+            with closing(sqlite3.connect(address(file, "ro"), uri=True)) as database:
                 rows = database.execute(
                     "select name from sqlite_master where type in ('table', 'view') "
                     "and name not like 'sqlite_%' order by 1"
