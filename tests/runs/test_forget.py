@@ -677,6 +677,51 @@ def test_others_who_name_the_patient_are_counted_and_their_texts_go(tmp_path: Pa
     assert said["case-000009"] == "unlike patient-0000001"
 
 
+def test_notes_about_others_lose_a_text_that_names_the_patient(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "runs" / "run", result_of(invented_rows(12)))
+    said = {
+        "case-000004": "compare with patient-000000, her mother",
+        "case-000005": "first line\ncase-000001",
+        "case-000006": "unlike xpatient-000001",
+        "case-000007": "stays",
+    }
+    for record, note in said.items():
+        add_review(path, record_id=record, asking=1, mark="disagree", note=note)
+    line = review_file(path).read_bytes().splitlines()[-1]
+    edited = {**json.loads(line), "record_id": "case-000008", "also": "patient-000000"}
+    with review_file(path).open("ab") as file:
+        file.write(json.dumps(edited).encode().replace(b'"at"', b'"by": "patient-000000", "at"'))
+    with review_file(path).open("ab") as file:
+        file.write(
+            b"\n" + line.replace(b"000007", b"000009").replace(b'"at": "', b'"at": "case-000000 ')
+        )
+    done = krisis("forget", str(path), "--patient", "patient-000000", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "0 review notes" in done.stdout
+    assert "4 review notes of others lost a text that named the patient" in done.stdout
+    copies_of(path, tmp_path / "copies")
+    for name in (b"patient-000000", b"case-000000", b"case-000001"):
+        assert where(name, tmp_path / "runs") == where(name, tmp_path / "copies") == []
+    notes = read_reviews(path).notes.values()
+    assert all(note.mark == "disagree" for note in notes)
+    kept = {note.record_id: note.note for note in notes}
+    assert kept == said | {
+        "case-000004": "(removed with a patient)",
+        "case-000005": "(removed with a patient)",
+        "case-000008": "stays",
+        "case-000009": "stays",
+    }
+
+
+def test_notes_that_say_nothing_of_the_patient_are_not_written_anew(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "runs" / "run", result_of(invented_rows(12)))
+    add_review(path, record_id="case-000007", asking=1, mark="agree", note="stays")
+    before = review_file(path).stat()
+    (found,) = api.forget(path, patient="patient-000000")
+    assert "that named the patient" not in str(found)
+    assert review_file(path).stat().st_ino == before.st_ino
+
+
 def test_a_cache_that_a_strangers_run_names_is_not_opened(tmp_path: Path) -> None:
     path = write_run(tmp_path / "runs" / "run", result_of(invented_rows(12)))
     named = tmp_path / "precious.sqlite"

@@ -52,8 +52,9 @@ class Removed:
     """What was removed from a run with a patient.
 
     ``n_rows_without_text`` rows of others shared a prompt or reply with the patient and no longer
-    have it; ``n_mentions`` lines of others still name the patient. ``n_stale`` certificates were
-    made on the rows before. ``had_not_taken`` says that a list of rows went that could not be
+    have it, and ``n_notes_without_text`` review notes about others a text that named the patient;
+    ``n_mentions`` lines of others still name the patient. ``n_stale`` certificates were made on the
+    rows before. ``had_not_taken`` says that a list of rows went that could not be
     imported, which does not say whose they are; ``has_other_name`` that the old file is still there
     under another name.
     """
@@ -63,6 +64,7 @@ class Removed:
     n_rows_without_text: int = 0
     n_mentions: int = 0
     n_notes: int = 0
+    n_notes_without_text: int = 0
     n_stale: int = 0
     had_not_taken: bool = False
     has_other_name: bool = False
@@ -102,7 +104,8 @@ def remove_patient(
                 if isinstance(error, KrisisError):
                     raise
                 raise _damaged(path) from None  # lines that nobody at krisis wrote
-        removed.n_notes = _remove_notes(path, found, folder / "notes")
+        notes = _remove_notes(path, found, folder / "notes")
+        removed.n_notes, removed.n_notes_without_text = notes
         clear_copies(found.replies)
         removed.has_other_name = _put_in_place(folder / path.name, path)
     except (OSError, sqlite3.Error) as error:
@@ -474,20 +477,25 @@ def _rescored(old: BenchmarkResult, new: BenchmarkResult, patient: _Patient) -> 
     return scored_from_rows(new)
 
 
-def _remove_notes(run: Path, patient: _Patient, target: Path) -> int:
-    """Take the notes about the patient out of the file beside a run; return how many there were."""
+def _remove_notes(run: Path, patient: _Patient, target: Path) -> tuple[int, int]:
+    """Take the patient out of the notes beside a run.
+
+    Returns how many notes went, and how many of others lost a text that names the patient.
+    """
     path = review_file(run)
-    kept, n_removed = without_records(run, patient.names | patient.rows_named)
-    if not n_removed:
-        return 0
+    names = patient.names | patient.rows_named
+    kept, n_removed, n_without_text = without_records(run, names, patient.mentioned_in, _WITHHELD)
     if not kept:
-        _overwrite(path, path.unlink)
-        return n_removed
+        if n_removed:
+            _overwrite(path, path.unlink)
+        return n_removed, 0
+    if kept == path.read_bytes():
+        return 0, 0
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(kept)
     _put_in_place(target, path)
-    return n_removed
+    return n_removed, n_without_text
 
 
 def _put_in_place(new: Path, path: Path) -> bool:
