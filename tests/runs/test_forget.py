@@ -640,10 +640,30 @@ def test_whenever_it_ends_there_is_the_old_run_or_the_new_one(
     # A process that was killed leaves a folder, which the next one removes.
     left = path.with_name(f".{path.name}.forget")
     left.mkdir()
-    (left / path.name).write_bytes(before)
+    for name in (path.name, f"{path.name}-journal", "notes"):
+        (left / name).write_bytes(before)
     assert krisis("forget", str(path), "--patient", "patient-000000", cwd=tmp_path).returncode == 0
     assert not left.exists()
     assert where(b"case-000000", tmp_path / "runs") == []
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "alone", "link"])
+def test_what_others_put_where_a_run_is_written_anew_stays(tmp_path: Path, kind: str) -> None:
+    path = write_run(tmp_path / "runs" / "run", result_of(invented_rows(12)))
+    left = path.with_name(f".{path.name}.forget")
+    if kind == "alone":
+        thesis = left
+    elif kind == "link":
+        thesis = tmp_path / "elsewhere" / path.name
+        thesis.parent.mkdir()
+        left.symlink_to(thesis.parent)
+    else:
+        thesis = left / ("notes/thesis.txt" if kind == "folder" else "thesis.txt")
+        thesis.parent.mkdir(parents=True)
+    thesis.write_text("three years of work")
+    assert "is not by krisis" in refusal(path, "patient-000000", tmp_path)
+    assert thesis.read_text() == "three years of work"
+    assert not lock_file(path).exists()
 
 
 def test_the_old_file_is_overwritten_unless_it_has_another_name(tmp_path: Path) -> None:

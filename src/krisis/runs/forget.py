@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sqlite3
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,12 +33,13 @@ from krisis.runs.load import load_run, stored_parts, stored_result
 from krisis.runs.places import WriterLock, copy_warning
 from krisis.runs.read import STALE, RunFile, open_run
 from krisis.runs.review import review_file, without_records
-from krisis.runs.schema import TABLES, Checksums, Value, insert, storable
+from krisis.runs.schema import SIDE_FILES, TABLES, Checksums, Value, insert, storable
 from krisis.runs.write import connected, store_scores, sync_folder, write_new_run
 
 # A shorter id is found by chance in texts that have nothing to do with the patient.
 _FEWEST_LETTERS = 6
 _WITHHELD = "(removed with a patient)"
+_NOTES = "notes"  # beside a run that is written anew
 _ZEROS = bytes(1 << 20)
 
 Line = tuple[Value, ...]
@@ -89,30 +89,30 @@ def remove_patient(
         raise _cannot_be_changed(path, error) from None
     folder = path.with_name(f".{path.name}.forget")
     try:
-        _remove(folder)  # of a process that was killed: the lock says that it is over
-        if copy_warning(path):
-            raise RunConflict(f"{copy_warning(path)}; then forget the patient in the copy")
-        with open_run(path) as run:
-            try:
-                found = _Patient.of(run, patient)
-                _refuse_damage(run)
-                if found is None:
-                    return None
-                folder.mkdir(mode=0o700)
-                removed = _write(run, found, folder / path.name, case_hash)
-            except (KeyError, ValueError, TypeError, RecursionError) as error:
-                if isinstance(error, KrisisError):
-                    raise
-                raise _damaged(path) from None  # lines that nobody at krisis wrote
-        notes = _remove_notes(path, found, folder / "notes")
-        removed.n_notes, removed.n_notes_without_text = notes
-        clear_copies(found.replies)
-        removed.has_other_name = _put_in_place(folder / path.name, path)
+        with ExitStack() as at_the_end:
+            at_the_end.callback(lock.release)
+            _remove(folder, path.name)  # of a process that was killed: the lock says it is over
+            at_the_end.callback(_remove, folder, path.name)
+            if copy_warning(path):
+                raise RunConflict(f"{copy_warning(path)}; then forget the patient in the copy")
+            with open_run(path) as run:
+                try:
+                    found = _Patient.of(run, patient)
+                    _refuse_damage(run)
+                    if found is None:
+                        return None
+                    folder.mkdir(mode=0o700)
+                    removed = _write(run, found, folder / path.name, case_hash)
+                except (KeyError, ValueError, TypeError, RecursionError) as error:
+                    if isinstance(error, KrisisError):
+                        raise
+                    raise _damaged(path) from None  # lines that nobody at krisis wrote
+            notes = _remove_notes(path, found, folder / _NOTES)
+            removed.n_notes, removed.n_notes_without_text = notes
+            clear_copies(found.replies)
+            removed.has_other_name = _put_in_place(folder / path.name, path)
     except (OSError, sqlite3.Error) as error:
         raise _cannot_be_changed(path, error) from None
-    finally:
-        _remove(folder)
-        lock.release()
     return removed
 
 
@@ -123,11 +123,22 @@ def _cannot_be_changed(path: Path, error: Exception) -> InvalidFile:
     )
 
 
-def _remove(folder: Path) -> None:
-    if folder.is_symlink():
-        folder.unlink()
-    elif folder.exists():
-        shutil.rmtree(folder)
+def _remove(folder: Path, run: str) -> None:
+    """Remove the folder in which a run is written anew, unless anything else is in it."""
+    if not os.path.lexists(folder):
+        return
+    is_folder = folder.is_dir() and not folder.is_symlink()
+    held = list(folder.iterdir()) if is_folder else []
+    own = (_NOTES, run, *(f"{run}{suffix}" for suffix in SIDE_FILES))
+    others = [one for one in held if one.name not in own or one.is_dir()]
+    if others or not is_folder:
+        raise RunConflict(
+            f"{(*others, folder)[0]} is not by krisis, and in the place where it writes the run "
+            "anew; move it away, then try again"
+        )
+    for one in held:
+        one.unlink()
+    folder.rmdir()
 
 
 def _refuse_damage(run: RunFile) -> None:
