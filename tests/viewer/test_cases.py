@@ -39,7 +39,7 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import deferral_cell, verdict
 from krisis.pages.cases import RowFilter
 from krisis.results.error_kinds import ERROR_KINDS, error_kind
-from krisis.results.export import csv_text, tidy_table
+from krisis.results.export import csv_parts, tidy_table
 from krisis.viewer.catalogue import CONFIDENT, Catalogue
 from krisis.viewer.pages import case
 from krisis.viewer.pages.cases import PRESETS, parse_filter, query_of
@@ -235,7 +235,7 @@ def test_the_csv_holds_all_cases_of_the_filter_as_export_writes_them(
     answer = site.get("/runs/run-a/cases.csv?correct=no&sort=-confidence")
     assert answer.headers["content-disposition"] == 'attachment; filename="run-a-cases.csv"'
     run = Catalogue(folder).load("run-a")
-    exported = list(csv.DictReader(io.StringIO(csv_text(tidy_table(run.result))[0])))
+    exported = list(csv.DictReader(csv_parts(tidy_table(run.result))))
     positions = run.select(RowFilter(correct="no", sort="-confidence"))
     assert list(csv.DictReader(io.StringIO(answer.text))) == [exported[i] for i in positions]
     assert len(positions) > 20
