@@ -354,6 +354,25 @@ def test_hostile_findings_and_names_are_text(site: Site) -> None:
     assert "\u202e" not in found.text
 
 
+def test_lists_cut_ids_and_answers_of_any_length(
+    tmp_path: Path, serve: Callable[[Path], Site]
+) -> None:
+    rows = invented_rows(8)
+    rows[3].record_id = "i" * 300_000
+    rows[4].prediction, rows[4].ground_truth = "p" * 300_000, "t" * 300_000
+    for name in ("run-a", "run-b"):
+        write_run(tmp_path / name, result_of(rows))
+    site = serve(tmp_path)
+    for address in ("/runs/run-a/cases", "/compare/cases?run=run-a&run=run-b&show=all"):
+        page = site.get(address)
+        assert page.status == 200
+        assert len(page.text) < 100_000
+        for letter in "ipt":
+            assert f"{letter * 200} … (299,800 more characters)" in page.text
+            assert letter * 201 not in page.text
+    assert site.get("/runs/run-a/cases.json").json["rows"][3]["record_id"] == "i" * 300_000
+
+
 def every_kind_of_suite() -> Iterator[Any]:
     config = SuiteConfig(n_synthetic=8)
     for task in registry.find("suites", "ckd").tasks:
