@@ -260,9 +260,9 @@ def _refuse_size(path: Path, base: duckdb.DuckDBPyConnection) -> None:
     ).fetchall()
     if (n_bytes := sum(size or 0 for size in sizes)) > MOST_BYTES:
         raise InvalidFile(
-            f"the values of {path} take {n_bytes / 1e9:,.1f} GB when they are unpacked, and krisis "
-            f"imports at most {MOST_BYTES / 1e9:g} GB; omit columns that are not needed, or import "
-            "a sample of its rows"
+            f"the values of {path} take {-(-n_bytes // 10**6):,} MB when they are unpacked, and "
+            f"krisis imports at most {MOST_BYTES // 10**6:,} MB; omit columns that are not needed, "
+            "or import a sample of its rows"
         )
 
 
