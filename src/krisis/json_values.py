@@ -6,7 +6,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -125,11 +125,13 @@ _STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
 _LENIENT = json.JSONDecoder(parse_constant=float)
 
 
-def write_text(path: Path, text: str, *, overwrite: bool = False, private: bool = True) -> None:
+def write_text(
+    path: Path, text: str | Iterable[str], *, overwrite: bool = False, private: bool = True
+) -> None:
     """Write a file whole or not at all, and replace an older one only with ``overwrite``.
 
-    Only its owner may read what is ``private``: everything that can hold rows or replies. The
-    umask is respected in both cases.
+    A text that is too long to be held at once is given in parts. Only its owner may read what is
+    ``private``: everything that can hold rows or replies. The umask is respected in both cases.
     """
     if path.exists() and not overwrite:
         raise InvalidFile(f"{path} exists already; choose another name or remove it first")
@@ -145,12 +147,14 @@ def write_text(path: Path, text: str, *, overwrite: bool = False, private: bool 
         with os.fdopen(
             handle, "w", encoding="utf-8", errors="backslashreplace", newline=""
         ) as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
 
 

@@ -288,7 +288,7 @@ def test_a_cost_that_a_run_needs_must_be_there(content: dict[str, Any], sentence
 def test_every_task_of_the_shipped_suites_has_a_preset_that_can_be_edited(tmp_path: Path) -> None:
     kidney, tasks = find("suites", "ckd"), [find("suites", "phq8")().task]
     tasks += [kidney(SuiteConfig(task=name)).task for name in kidney.tasks]
-    assert len(tasks) == 7
+    assert len(tasks) == 6
     for task in tasks:
         facts = json.loads(dumps(asdict(task.facts())))
         answers = [answer for answer, _ in facts["answers"]]

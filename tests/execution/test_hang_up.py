@@ -70,23 +70,62 @@ def test_a_closed_terminal_loses_nothing_and_nothing_is_paid_twice(
     assert stored(out) == n_asked(server) == N_RECORDS
 
 
-def test_a_second_hang_up_is_no_second_ctrl_c(tmp_path: Path, loopback: Callable[..., Any]) -> None:
-    server, out = loopback(latency=0.5), tmp_path / "runs"
+def asked_to_stop(run_words: list[str], server: Any, cwd: Path, *names: str) -> tuple[int, str]:
+    """Send signals to a run with calls in progress; return its exit code and what it said."""
     run = subprocess.Popen(
-        [sys.executable, "-c", HEEDING, *words(server, out), "--display", "none"],
-        cwd=tmp_path,
+        [sys.executable, "-c", HEEDING, *run_words, "--display", "none"],
+        cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     wait_for_calls(server, 6, run)
-    for _ in range(3):
-        run.send_signal(signal.SIGHUP)
-        time.sleep(0.02)
+    for name in names:
+        run.send_signal(signal.Signals[name])
+        time.sleep(0.1)
     _, errors = run.communicate(timeout=60)
-    assert run.returncode == 130, errors
+    return run.returncode, errors
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["SIGHUP", "SIGHUP", "SIGHUP"],
+        ["SIGHUP", "SIGTERM"],
+        ["SIGTERM", "SIGHUP"],
+        ["SIGHUP", "SIGHUP", "SIGTERM", "SIGHUP"],
+    ],
+    ids=" ".join,
+)
+def test_whatever_a_closed_terminal_sends_is_no_second_ctrl_c(
+    tmp_path: Path, loopback: Callable[..., Any], names: list[str]
+) -> None:
+    server, out = loopback(latency=1.0), tmp_path / "runs"
+    code, errors = asked_to_stop(words(server, out), server, tmp_path, *names)
+    assert code == 130, errors
     assert errors.count("Finishing calls in progress") == 1
+    assert "krisis resume" in errors
     assert stored(out) == n_asked(server) < N_RECORDS
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["SIGINT", "SIGINT"],
+        ["SIGTERM", "SIGTERM"],
+        ["SIGINT", "SIGTERM"],
+        ["SIGHUP", "SIGINT"],
+        ["SIGHUP", "SIGTERM", "SIGTERM"],
+    ],
+    ids=" ".join,
+)
+def test_a_second_request_of_a_person_quits_now(
+    tmp_path: Path, loopback: Callable[..., Any], names: list[str]
+) -> None:
+    server, out = loopback(latency=2.0), tmp_path / "runs"
+    code, errors = asked_to_stop(words(server, out), server, tmp_path, *names)
+    assert code == 130, errors
+    assert stored(out) < n_asked(server)  # those in progress are not waited for
 
 
 def test_under_nohup_a_run_goes_on(tmp_path: Path, loopback: Callable[..., Any]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ from krisis.cli.app import app
 from krisis.errors import UserError
 from krisis.execution.imported.base import ImportOptions
 from krisis.execution.imported.run import read_file
+from krisis.json_values import write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Provenance, RunFacts
-from krisis.results.export import csv_text, dictionary_text, tidy_table
+from krisis.results.export import count_guarded, csv_parts, dictionary_text, jsonl_parts, tidy_table
 from krisis.results.inspect_log import inspect_log
 from krisis.results.result import BenchmarkResult
 from krisis.results.rows import rows_fingerprint
@@ -101,11 +104,38 @@ def test_names_fit_stata_and_the_dictionary_has_every_column() -> None:
 
 
 def test_a_spreadsheet_computes_nothing_that_a_model_wrote(result: BenchmarkResult) -> None:
-    text, n_guarded = csv_text(tidy_table(result))
-    lines = list(csv.DictReader(io.StringIO(text)))
-    assert (n_guarded, lines[0]["raw_response"]) == (1, "'=HYPERLINK(1)")
+    table = tidy_table(result)
+    lines = list(csv.DictReader(csv_parts(table)))
+    assert (count_guarded(table), lines[0]["raw_response"]) == (1, "'=HYPERLINK(1)")
     assert lines[5]["prediction"] == "++"  # a dipstick, not a formula
     assert lines[1]["raw_response"] == ROWS[1].raw_response
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_text_that_many_rows_share_is_held_once(tmp_path: Path, kind: str) -> None:
+    reply = "x" * 1_000_000
+    rows = [EvaluationResult(1, 1, record_id=str(i), raw_response=reply) for i in range(60)]
+    table = tidy_table(BenchmarkResult(rows, {}, {}, ""))
+    parts = {"csv": csv_parts, "jsonl": jsonl_parts}[kind]
+    path = tmp_path / "rows"
+    tracemalloc.start()
+    try:
+        write_text(path, parts(table))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 60_000_000
+    assert peak < 30_000_000
+
+
+def test_a_file_whose_parts_fail_is_not_left_behind(tmp_path: Path) -> None:
+    def parts() -> Iterator[str]:
+        yield "a"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_text(tmp_path / "rows", parts())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])

@@ -640,10 +640,30 @@ def test_whenever_it_ends_there_is_the_old_run_or_the_new_one(
     # A process that was killed leaves a folder, which the next one removes.
     left = path.with_name(f".{path.name}.forget")
     left.mkdir()
-    (left / path.name).write_bytes(before)
+    for name in (path.name, f"{path.name}-journal", "notes"):
+        (left / name).write_bytes(before)
     assert krisis("forget", str(path), "--patient", "patient-000000", cwd=tmp_path).returncode == 0
     assert not left.exists()
     assert where(b"case-000000", tmp_path / "runs") == []
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "alone", "link"])
+def test_what_others_put_where_a_run_is_written_anew_stays(tmp_path: Path, kind: str) -> None:
+    path = write_run(tmp_path / "runs" / "run", result_of(invented_rows(12)))
+    left = path.with_name(f".{path.name}.forget")
+    if kind == "alone":
+        thesis = left
+    elif kind == "link":
+        thesis = tmp_path / "elsewhere" / path.name
+        thesis.parent.mkdir()
+        left.symlink_to(thesis.parent)
+    else:
+        thesis = left / ("notes/thesis.txt" if kind == "folder" else "thesis.txt")
+        thesis.parent.mkdir(parents=True)
+    thesis.write_text("three years of work")
+    assert "is not by krisis" in refusal(path, "patient-000000", tmp_path)
+    assert thesis.read_text() == "three years of work"
+    assert not lock_file(path).exists()
 
 
 def test_the_old_file_is_overwritten_unless_it_has_another_name(tmp_path: Path) -> None:
@@ -675,6 +695,51 @@ def test_others_who_name_the_patient_are_counted_and_their_texts_go(tmp_path: Pa
         assert run.damage == ""
     assert said["case-000008"] == ""
     assert said["case-000009"] == "unlike patient-0000001"
+
+
+def test_notes_about_others_lose_a_text_that_names_the_patient(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "runs" / "run", result_of(invented_rows(12)))
+    said = {
+        "case-000004": "compare with patient-000000, her mother",
+        "case-000005": "first line\ncase-000001",
+        "case-000006": "unlike xpatient-000001",
+        "case-000007": "stays",
+    }
+    for record, note in said.items():
+        add_review(path, record_id=record, asking=1, mark="disagree", note=note)
+    line = review_file(path).read_bytes().splitlines()[-1]
+    edited = {**json.loads(line), "record_id": "case-000008", "also": "patient-000000"}
+    with review_file(path).open("ab") as file:
+        file.write(json.dumps(edited).encode().replace(b'"at"', b'"by": "patient-000000", "at"'))
+    with review_file(path).open("ab") as file:
+        file.write(
+            b"\n" + line.replace(b"000007", b"000009").replace(b'"at": "', b'"at": "case-000000 ')
+        )
+    done = krisis("forget", str(path), "--patient", "patient-000000", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "0 review notes" in done.stdout
+    assert "4 review notes of others lost a text that named the patient" in done.stdout
+    copies_of(path, tmp_path / "copies")
+    for name in (b"patient-000000", b"case-000000", b"case-000001"):
+        assert where(name, tmp_path / "runs") == where(name, tmp_path / "copies") == []
+    notes = read_reviews(path).notes.values()
+    assert all(note.mark == "disagree" for note in notes)
+    kept = {note.record_id: note.note for note in notes}
+    assert kept == said | {
+        "case-000004": "(removed with a patient)",
+        "case-000005": "(removed with a patient)",
+        "case-000008": "stays",
+        "case-000009": "stays",
+    }
+
+
+def test_notes_that_say_nothing_of_the_patient_are_not_written_anew(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "runs" / "run", result_of(invented_rows(12)))
+    add_review(path, record_id="case-000007", asking=1, mark="agree", note="stays")
+    before = review_file(path).stat()
+    (found,) = api.forget(path, patient="patient-000000")
+    assert "that named the patient" not in str(found)
+    assert review_file(path).stat().st_ino == before.st_ino
 
 
 def test_a_cache_that_a_strangers_run_names_is_not_opened(tmp_path: Path) -> None:

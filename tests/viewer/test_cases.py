@@ -39,7 +39,7 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import deferral_cell, verdict
 from krisis.pages.cases import RowFilter
 from krisis.results.error_kinds import ERROR_KINDS, error_kind
-from krisis.results.export import csv_text, tidy_table
+from krisis.results.export import csv_parts, tidy_table
 from krisis.viewer.catalogue import CONFIDENT, Catalogue
 from krisis.viewer.pages import case
 from krisis.viewer.pages.cases import PRESETS, parse_filter, query_of
@@ -235,7 +235,7 @@ def test_the_csv_holds_all_cases_of_the_filter_as_export_writes_them(
     answer = site.get("/runs/run-a/cases.csv?correct=no&sort=-confidence")
     assert answer.headers["content-disposition"] == 'attachment; filename="run-a-cases.csv"'
     run = Catalogue(folder).load("run-a")
-    exported = list(csv.DictReader(io.StringIO(csv_text(tidy_table(run.result))[0])))
+    exported = list(csv.DictReader(csv_parts(tidy_table(run.result))))
     positions = run.select(RowFilter(correct="no", sort="-confidence"))
     assert list(csv.DictReader(io.StringIO(answer.text))) == [exported[i] for i in positions]
     assert len(positions) > 20
@@ -352,6 +352,25 @@ def test_hostile_findings_and_names_are_text(site: Site) -> None:
     assert "<script>" not in found.text.replace('<script src="/static', "")
     assert "<img" not in found.text
     assert "\u202e" not in found.text
+
+
+def test_lists_cut_ids_and_answers_of_any_length(
+    tmp_path: Path, serve: Callable[[Path], Site]
+) -> None:
+    rows = invented_rows(8)
+    rows[3].record_id = "i" * 300_000
+    rows[4].prediction, rows[4].ground_truth = "p" * 300_000, "t" * 300_000
+    for name in ("run-a", "run-b"):
+        write_run(tmp_path / name, result_of(rows))
+    site = serve(tmp_path)
+    for address in ("/runs/run-a/cases", "/compare/cases?run=run-a&run=run-b&show=all"):
+        page = site.get(address)
+        assert page.status == 200
+        assert len(page.text) < 100_000
+        for letter in "ipt":
+            assert f"{letter * 200} … (299,800 more characters)" in page.text
+            assert letter * 201 not in page.text
+    assert site.get("/runs/run-a/cases.json").json["rows"][3]["record_id"] == "i" * 300_000
 
 
 def every_kind_of_suite() -> Iterator[Any]:

@@ -18,11 +18,12 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.export import (
     NOT_REVIEWED,
     TidyTable,
+    count_guarded,
     csv_line,
-    csv_text,
+    csv_parts,
     dictionary_text,
     guarded,
-    jsonl_text,
+    jsonl_parts,
     tidy_table,
     write_parquet,
 )
@@ -118,7 +119,7 @@ def _write_left(
 ) -> None:
     """Write the cases that are left for people, with their ids."""
     found = hand_over(result, certificate=certificate_of(certificate))
-    write_text(path, "".join(found.csv_lines()), overwrite=overwrite)
+    write_text(path, found.csv_lines(), overwrite=overwrite)
     typer.echo(
         f"wrote {count(len(found.cases))} of {count(found.n_cases)} cases left for people to {path}"
     )
@@ -148,15 +149,14 @@ def _write(result: BenchmarkResult, kind: Kind, path: Path, table: TidyTable) ->
     if kind == "inspect":
         write_text(path, dumps(inspect_log(result)) + "\n", overwrite=True)
     elif kind == "csv":
-        text, n_guarded = csv_text(table)
-        write_text(path, text, overwrite=True)
-        if n_guarded:
+        write_text(path, csv_parts(table), overwrite=True)
+        if n_guarded := count_guarded(table):
             typer.echo(
                 f"{n_guarded} texts that a spreadsheet would compute begin with an apostrophe; "
                 "jsonl and parquet have them as they are",
                 err=True,
             )
     elif kind == "jsonl":
-        write_text(path, jsonl_text(table), overwrite=True)
+        write_text(path, jsonl_parts(table), overwrite=True)
     else:
         write_parquet(table, path, result)

@@ -123,17 +123,21 @@ def _hang_up() -> tuple[signal.Signals, ...]:
 def ctrl_c(stop: Stop) -> Iterator[None]:
     """Let the first Ctrl-C, SIGTERM or closing of the terminal finish calls in progress.
 
-    The second Ctrl-C or SIGTERM quits now; a closed terminal may send more than one SIGHUP.
+    The second Ctrl-C or SIGTERM quits now. What a closed terminal sends is one request: SIGHUP,
+    more than once or not, and SIGTERM after it.
     """
+    hang_up, came = set(_hang_up()), set[int]()
 
     def ask(number: int, frame: FrameType | None) -> None:
+        is_of_terminal = number == signal.SIGTERM and bool(came) and came <= hang_up
+        came.add(number)
         if stop.cause is None:
             stop.request_from_outside(Interrupted("interrupted"))
             typer.echo("\nFinishing calls in progress; press Ctrl-C again to quit now", err=True)
-        elif number in QUITTING:
+        elif number in QUITTING and not is_of_terminal:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, ask) for number in (*QUITTING, *_hang_up())}
+    before = {number: signal.signal(number, ask) for number in (*QUITTING, *hang_up)}
     try:
         yield
     finally:

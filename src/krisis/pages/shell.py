@@ -18,9 +18,12 @@ from krisis.pages import palette
 from krisis.pages.document import Document
 from krisis.pages.html import contents_html, opening_html, sections_html
 from krisis.pages.numbers import Estimate, dollars, share, stored, threshold
+from krisis.pages.worst import shortened
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
+_LIST_LETTERS = 200
 
 
 @cache
@@ -54,9 +57,19 @@ def environment(*packages: str) -> JsonValue:
         finalize=_nothing_hidden,
     )
     built.filters.update(
-        visible=visible, number=stored, share=_share, threshold=threshold, dollars=dollars
+        visible=visible,
+        brief=_brief,
+        number=stored,
+        share=_share,
+        threshold=threshold,
+        dollars=dollars,
     )
     return built
+
+
+def _brief(text: object) -> str:
+    """Cut what a list shows of a text: an id or an answer of a stranger's run has any length."""
+    return shortened(str(text), n_letters=_LIST_LETTERS)
 
 
 def _share(

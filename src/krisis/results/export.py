@@ -211,17 +211,16 @@ def _type(cells: Iterable[TableCell]) -> str:
     return "number" if kinds and kinds <= {int, float} else "text"
 
 
-def csv_text(table: TidyTable) -> tuple[str, int]:
-    """Return the table as CSV, and how many texts got an apostrophe in front.
-
-    Such a text would be computed by a spreadsheet that opens the file.
-    """
-    lines, n_guarded = [csv_line(table.names)], 0
+def csv_parts(table: TidyTable) -> Iterator[str]:
+    """Yield the table as CSV, line by line, formulas guarded."""
+    yield csv_line(table.names)
     for line in table.lines:
-        cells = guarded(line)
-        n_guarded += sum(new is not old for new, old in zip(cells, line, strict=True))
-        lines.append(csv_line(cells))
-    return "".join(lines), n_guarded
+        yield csv_line(guarded(line))
+
+
+def count_guarded(table: TidyTable) -> int:
+    """Count the texts that get an apostrophe in front: a spreadsheet would compute them."""
+    return sum(isinstance(c, str) and bool(_FORMULA.match(c)) for line in table.lines for c in line)
 
 
 def guarded(line: Sequence[TableCell]) -> list[TableCell]:
@@ -236,10 +235,10 @@ def csv_line(cells: Sequence[TableCell]) -> str:
     return out.getvalue()
 
 
-def jsonl_text(table: TidyTable) -> str:
-    """Return the table as JSON Lines; what is not known is null."""
-    lines = (dict(zip(table.names, line, strict=True)) for line in table.lines)
-    return "".join(dumps(line, indent=None) + "\n" for line in lines)
+def jsonl_parts(table: TidyTable) -> Iterator[str]:
+    """Yield the table as JSON Lines; what is not known is null."""
+    for line in table.lines:
+        yield dumps(dict(zip(table.names, line, strict=True)), indent=None) + "\n"
 
 
 def dictionary_text(table: TidyTable) -> str:

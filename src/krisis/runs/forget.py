@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sqlite3
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,12 +33,13 @@ from krisis.runs.load import load_run, stored_parts, stored_result
 from krisis.runs.places import WriterLock, copy_warning
 from krisis.runs.read import STALE, RunFile, open_run
 from krisis.runs.review import review_file, without_records
-from krisis.runs.schema import TABLES, Checksums, Value, insert, storable
+from krisis.runs.schema import SIDE_FILES, TABLES, Checksums, Value, insert, storable
 from krisis.runs.write import connected, store_scores, sync_folder, write_new_run
 
 # A shorter id is found by chance in texts that have nothing to do with the patient.
 _FEWEST_LETTERS = 6
 _WITHHELD = "(removed with a patient)"
+_NOTES = "notes"  # beside a run that is written anew
 _ZEROS = bytes(1 << 20)
 
 Line = tuple[Value, ...]
@@ -52,8 +52,9 @@ class Removed:
     """What was removed from a run with a patient.
 
     ``n_rows_without_text`` rows of others shared a prompt or reply with the patient and no longer
-    have it; ``n_mentions`` lines of others still name the patient. ``n_stale`` certificates were
-    made on the rows before. ``had_not_taken`` says that a list of rows went that could not be
+    have it, and ``n_notes_without_text`` review notes about others a text that named the patient;
+    ``n_mentions`` lines of others still name the patient. ``n_stale`` certificates were made on the
+    rows before. ``had_not_taken`` says that a list of rows went that could not be
     imported, which does not say whose they are; ``has_other_name`` that the old file is still there
     under another name.
     """
@@ -63,6 +64,7 @@ class Removed:
     n_rows_without_text: int = 0
     n_mentions: int = 0
     n_notes: int = 0
+    n_notes_without_text: int = 0
     n_stale: int = 0
     had_not_taken: bool = False
     has_other_name: bool = False
@@ -87,29 +89,30 @@ def remove_patient(
         raise _cannot_be_changed(path, error) from None
     folder = path.with_name(f".{path.name}.forget")
     try:
-        _remove(folder)  # of a process that was killed: the lock says that it is over
-        if copy_warning(path):
-            raise RunConflict(f"{copy_warning(path)}; then forget the patient in the copy")
-        with open_run(path) as run:
-            try:
-                found = _Patient.of(run, patient)
-                _refuse_damage(run)
-                if found is None:
-                    return None
-                folder.mkdir(mode=0o700)
-                removed = _write(run, found, folder / path.name, case_hash)
-            except (KeyError, ValueError, TypeError, RecursionError) as error:
-                if isinstance(error, KrisisError):
-                    raise
-                raise _damaged(path) from None  # lines that nobody at krisis wrote
-        removed.n_notes = _remove_notes(path, found, folder / "notes")
-        clear_copies(found.replies)
-        removed.has_other_name = _put_in_place(folder / path.name, path)
+        with ExitStack() as at_the_end:
+            at_the_end.callback(lock.release)
+            _remove(folder, path.name)  # of a process that was killed: the lock says it is over
+            at_the_end.callback(_remove, folder, path.name)
+            if copy_warning(path):
+                raise RunConflict(f"{copy_warning(path)}; then forget the patient in the copy")
+            with open_run(path) as run:
+                try:
+                    found = _Patient.of(run, patient)
+                    _refuse_damage(run)
+                    if found is None:
+                        return None
+                    folder.mkdir(mode=0o700)
+                    removed = _write(run, found, folder / path.name, case_hash)
+                except (KeyError, ValueError, TypeError, RecursionError) as error:
+                    if isinstance(error, KrisisError):
+                        raise
+                    raise _damaged(path) from None  # lines that nobody at krisis wrote
+            notes = _remove_notes(path, found, folder / _NOTES)
+            removed.n_notes, removed.n_notes_without_text = notes
+            clear_copies(found.replies)
+            removed.has_other_name = _put_in_place(folder / path.name, path)
     except (OSError, sqlite3.Error) as error:
         raise _cannot_be_changed(path, error) from None
-    finally:
-        _remove(folder)
-        lock.release()
     return removed
 
 
@@ -120,11 +123,22 @@ def _cannot_be_changed(path: Path, error: Exception) -> InvalidFile:
     )
 
 
-def _remove(folder: Path) -> None:
-    if folder.is_symlink():
-        folder.unlink()
-    elif folder.exists():
-        shutil.rmtree(folder)
+def _remove(folder: Path, run: str) -> None:
+    """Remove the folder in which a run is written anew, unless anything else is in it."""
+    if not os.path.lexists(folder):
+        return
+    is_folder = folder.is_dir() and not folder.is_symlink()
+    held = list(folder.iterdir()) if is_folder else []
+    own = (_NOTES, run, *(f"{run}{suffix}" for suffix in SIDE_FILES))
+    others = [one for one in held if one.name not in own or one.is_dir()]
+    if others or not is_folder:
+        raise RunConflict(
+            f"{(*others, folder)[0]} is not by krisis, and in the place where it writes the run "
+            "anew; move it away, then try again"
+        )
+    for one in held:
+        one.unlink()
+    folder.rmdir()
 
 
 def _refuse_damage(run: RunFile) -> None:
@@ -475,20 +489,25 @@ def _rescored(old: BenchmarkResult, new: BenchmarkResult, patient: _Patient) -> 
     return scored_from_rows(new)
 
 
-def _remove_notes(run: Path, patient: _Patient, target: Path) -> int:
-    """Take the notes about the patient out of the file beside a run; return how many there were."""
+def _remove_notes(run: Path, patient: _Patient, target: Path) -> tuple[int, int]:
+    """Take the patient out of the notes beside a run.
+
+    Returns how many notes went, and how many of others lost a text that names the patient.
+    """
     path = review_file(run)
-    kept, n_removed = without_records(run, patient.names | patient.rows_named)
-    if not n_removed:
-        return 0
+    names = patient.names | patient.rows_named
+    kept, n_removed, n_without_text = without_records(run, names, patient.mentioned_in, _WITHHELD)
     if not kept:
-        _overwrite(path, path.unlink)
-        return n_removed
+        if n_removed:
+            _overwrite(path, path.unlink)
+        return n_removed, 0
+    if kept == path.read_bytes():
+        return 0, 0
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(kept)
     _put_in_place(target, path)
-    return n_removed
+    return n_removed, n_without_text
 
 
 def _put_in_place(new: Path, path: Path) -> bool:

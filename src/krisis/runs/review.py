@@ -11,7 +11,7 @@ import getpass
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -87,15 +87,29 @@ def read_reviews(run: Path) -> Reviews:
     return Reviews(found, sum(note is None for note in read))
 
 
-def without_records(run: Path, names: Collection[str]) -> tuple[bytes, int]:
-    """Return the notes without those about some records, and how many lines that leaves out.
+def without_records(
+    run: Path, names: Collection[str], mentions: Callable[[str], bool], instead: str
+) -> tuple[bytes, int, int]:
+    """Return the notes without those about some records, nor what others say of them.
 
-    A line that cannot be read may be about any record, so it is left out as well.
+    A text that mentions them is replaced. The numbers are those of notes left out and of notes
+    with a replaced text. A line that cannot be read may be about any record, so it is left out, and
+    so is whatever a line holds that is no part of a note.
     """
+    kept, n_replaced = list[bytes](), 0
     lines = _lines(review_file(run))
-    notes = [(line, _note(line)) for line in lines]
-    kept = [line for line, note in notes if note is not None and note.record_id not in names]
-    return b"".join(line + b"\n" for line in kept), len(lines) - len(kept)
+    for note in map(_note, lines):
+        if note is None or note.record_id in names:
+            continue
+        texts = ("note", "by", "at")
+        new = {name: instead for name in texts if mentions(getattr(note, name))}
+        n_replaced += bool(new)
+        kept.append(_line(replace(note, **new)))  # type: ignore[arg-type] # texts alone
+    return b"".join(kept), len(lines) - len(kept), n_replaced
+
+
+def _line(note: ReviewNote) -> bytes:
+    return json.dumps(asdict(note)).encode() + b"\n"
 
 
 def _lines(path: Path) -> list[bytes]:
@@ -148,8 +162,7 @@ def add_review(run: Path, *, record_id: str, asking: int, mark: str, note: str =
                 os.lseek(handle, -1, os.SEEK_END)
                 cut = os.read(handle, 1) != b"\n"
             # One write: the line of another process cannot come between.
-            line = json.dumps(asdict(added)).encode() + b"\n"
-            os.write(handle, b"\n" * cut + line)
+            os.write(handle, b"\n" * cut + _line(added))
             os.fsync(handle)
         finally:
             os.close(handle)

@@ -45,6 +45,8 @@ class Forgotten:
         found = [f"1 patient removed ({', '.join(counts)})"]
         if n := removed.n_rows_without_text:
             found.append(f"{_count(n, 'row')} of others lost a text shared with the patient")
+        if n := removed.n_notes_without_text:
+            found.append(f"{_count(n, 'review note')} of others lost a text that named the patient")
         if n := removed.n_stale:
             found.append(f"{_count(n, 'certificate')} made before {_are(n)} stale: certify again")
         if removed.had_not_taken:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from krisis.cli.app import app
 from krisis.errors import InvalidFile, UserError
+from krisis.execution.imported import prediction_table
 from krisis.execution.imported.base import ImportOptions
 from krisis.execution.imported.prediction_table import MOST_ROWS
 from krisis.execution.imported.run import ReadFile, read_file
@@ -169,6 +170,41 @@ def test_a_parquet_file_of_too_many_rows_is_refused_before_they_are_read(tmp_pat
     with pytest.raises(InvalidFile, match="has 1,000,001 rows, and krisis imports") as refused:
         read_file(path, "parquet", ImportOptions(truth="label", prediction="answer"))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        ("1 as label, repeat('x', 100000) as answer from range(20000)", "2,001"),
+        ("1 as label, 1 as answer, [repeat('x', 100000)] as said from range(20000)", "2,001"),
+        (f"{', '.join(f'null::int as c{i}' for i in range(2000))} from range(100000)", "1,600"),
+    ],
+    ids=["texts", "lists", "nothing"],
+)
+def test_a_parquet_file_of_huge_values_is_refused_before_they_are_read(
+    tmp_path: Path, values: str, size: str
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "a.parquet"
+    duckdb.sql(f"select {values}").write_parquet(str(path))
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(InvalidFile, match=f"take {size} MB when they are unpacked") as refused:
+        read_file(path, "parquet", ImportOptions(truth="label", prediction="answer"))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_parquet_file_of_values_just_small_enough_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "a.parquet"
+    duckdb.sql("select 'né' as label, 'no' as answer, null::int as age").write_parquet(str(path))
+    options = ImportOptions(truth="label", prediction="answer", answers=["né", "no"])
+    monkeypatch.setattr(prediction_table, "MOST_BYTES", 3 * 8 + 3 + 2)
+    assert len(read_file(path, "parquet", options).taken.rows) == 1
+    monkeypatch.setattr(prediction_table, "MOST_BYTES", 3 * 8 + 3 + 2 - 1)
+    with pytest.raises(InvalidFile, match="unpacked"):
+        read_file(path, "parquet", options)
 
 
 def test_json_lines_and_parquet_give_the_rows_of_csv(tmp_path: Path) -> None:

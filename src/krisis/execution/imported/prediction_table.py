@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra, UnknownName
 from krisis.execution.imported.base import (
@@ -26,8 +27,12 @@ from krisis.execution.imported.base import (
 )
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 
+if TYPE_CHECKING:
+    import duckdb
+
 # A few bytes of Parquet can stand for any number of equal rows; a million take about a minute.
 MOST_ROWS = 1_000_000
+MOST_BYTES = 1_000_000_000  # of their values, which a few bytes can stand for as well
 Line = tuple[int, JsonObject | str]  # the number of a line with its values, or what is wrong
 # The options that name columns, and what each is taken for.
 COLUMNS = {
@@ -230,20 +235,35 @@ def _parquet_lines(path: Path) -> Iterator[Line]:
         raise MissingExtra.named("tables", "reading Parquet") from None
     with duckdb.connect(":memory:") as base:
         try:
-            counted = base.execute("select count(*) from read_parquet(?)", [str(path)]).fetchall()
-            if counted[0][0] > MOST_ROWS:
-                raise InvalidFile(
-                    f"{path} has {counted[0][0]:,} rows, and krisis imports Parquet files of at "
-                    f"most {MOST_ROWS:,}; split it, or import a sample of its rows"
-                )
+            _refuse_size(path, base)
             found = base.execute("select * from read_parquet(?)", [str(path)])
+            names = [column[0] for column in found.description or ()]
+            rows = found.fetchall()
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
             raise InvalidFile(f"{path} cannot be read as Parquet: {reason}") from None
-        names = [column[0] for column in found.description or ()]
-        for number, row in enumerate(found.fetchall(), start=1):
-            values = [float(cell) if isinstance(cell, Decimal) else cell for cell in row]
-            yield number, dict(zip(names, values, strict=True))
+    for number, row in enumerate(rows, start=1):
+        values = [float(cell) if isinstance(cell, Decimal) else cell for cell in row]
+        yield number, dict(zip(names, values, strict=True))
+
+
+def _refuse_size(path: Path, base: duckdb.DuckDBPyConnection) -> None:
+    """Refuse what is too large for memory; it is counted without being kept."""
+    ((n_rows,),) = base.execute("select count(*) from read_parquet(?)", [str(path)]).fetchall()
+    if n_rows > MOST_ROWS:
+        raise InvalidFile(
+            f"{path} has {n_rows:,} rows, and krisis imports Parquet files of at most "
+            f"{MOST_ROWS:,}; split it, or import a sample of its rows"
+        )
+    (sizes,) = base.execute(  # an empty cell takes memory, too
+        "select sum(8 + coalesce(strlen(columns(*)::varchar), 0)) from read_parquet(?)", [str(path)]
+    ).fetchall()
+    if (n_bytes := sum(size or 0 for size in sizes)) > MOST_BYTES:
+        raise InvalidFile(
+            f"the values of {path} take {-(-n_bytes // 10**6):,} MB when they are unpacked, and "
+            f"krisis imports at most {MOST_BYTES // 10**6:,} MB; omit columns that are not needed, "
+            "or import a sample of its rows"
+        )
 
 
 _LINES = {"csv": _csv_lines, "jsonl": _json_lines, "parquet": _parquet_lines}

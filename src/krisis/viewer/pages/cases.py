@@ -23,6 +23,7 @@ from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
 PAGE_SIZE = 50
 LARGEST_PAGE = 500
 MOST_CHOICES = 200
+LONGEST_CHOICE = 1000  # that is offered: what is chosen becomes part of an address
 _REPLY_CHARACTERS = 160
 # The questions that are asked first, each one click away from the report and from the list.
 _FOR_PEOPLE = "left for people"
@@ -109,7 +110,8 @@ def _choices(run: ViewedRun) -> dict[str, list[tuple[str, str]]]:
     """Return what can be chosen under each heading that has values, with its words."""
     found: dict[str, list[tuple[str, str]]] = {}
     for column in ("group", "reason", "failure", "predicted", "truth"):
-        values = run.choices(column)[:MOST_CHOICES]
+        short = [one for one in run.choices(column) if len(one) <= LONGEST_CHOICE]
+        values = short[:MOST_CHOICES]
         labels = column in ("predicted", "truth")
         if values:
             found[column] = [(v, run.words(v) if labels else v.replace("_", " ")) for v in values]

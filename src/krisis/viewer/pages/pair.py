@@ -24,7 +24,7 @@ from krisis.results.group_labels import group_columns
 from krisis.results.loading import distinct_names, place_in_commands
 from krisis.viewer.catalogue import MOST_ROWS, Catalogue, ViewedRun
 from krisis.viewer.page import Page, choice_of, text_of, whole_of
-from krisis.viewer.pages.cases import tone_of
+from krisis.viewer.pages.cases import LONGEST_CHOICE, tone_of
 
 PAGE_SIZE, LARGEST_PAGE = 50, 500
 SHOWN_CHARACTERS = 50_000
@@ -182,7 +182,8 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
         "n_pages": n_pages,
         "cases": cases,
     }
-    context = {"groups": list(pair.groups), "outcomes": OUTCOMES, **_addresses(pair, query)}
+    groups = [name for name in pair.groups if len(name) <= LONGEST_CHOICE]
+    context = {"groups": groups, "outcomes": OUTCOMES, **_addresses(pair, query)}
     return Page("pair.html", f"Cases · {' and '.join(pair.labels)}", content, context)
 
 
