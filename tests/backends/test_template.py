@@ -189,8 +189,8 @@ def test_prompts_and_cache_keys_are_those_of_earlier_versions() -> None:
 
 PINNED = {
     "lab.yaml-band": "aaf0515f3f83bb7995bc788bdf30f3ce11ea5932dae20307d469753061bd7f8c",
-    "ckd-staging-reduced": "2bd3d175aaf7fe3c0998a9b73b44615f5d25136b12c53a4efd1271ec3f4a5752",
-    "phq8-phq8-reduced": "8bf16ffbb75b5f2a7148da74bc7ea461112afa485a9d75100ac780416fc066ea",
+    "ckd-staging-reduced": "a281f0d334a46a63435241c42f28f7425734a0380f26bc21d094dde29a588e03",
+    "phq8-phq8-reduced": "a2d34559c6a6d5337183e81426a56b95336f96df19510e933a7d110f5fe3bea9",
 }
 
 
