@@ -266,3 +266,10 @@ def test_the_intervals_cover_and_expected_losses_need_fewer_cases() -> None:
 def test_the_chance_of_an_answer_that_nobody_may_give_is_no_answer_of_the_reader() -> None:
     rows = Rows([case(0, 0, chances={"0": 0.7, "1": 0.2, "9": 0.1})], PRICED)
     assert DecisionCost(price=0.2)(rows).value == pytest.approx(0.3)
+
+
+def test_costs_are_found_by_their_answers_and_an_answer_without_one_costs_the_most() -> None:
+    answers = Answers(losses={0: {1: 1.0, 2: 0.5}, 1: {0: 0.25}, 2: {0: 0.75}})
+    found = answers.loss_matrix([2, 0, 1])
+    assert found.tolist() == [[0.0, 0.75, 1.0], [0.5, 0.0, 1.0], [1.0, 0.25, 0.0]]
+    assert Answers().loss_matrix([0, 1]).tolist() == [[0.0, 1.0], [1.0, 0.0]]
