@@ -231,7 +231,7 @@ def test_a_cache_that_a_run_names_from_another_folder_is_not_opened(
     assert (here / "replies.sqlite").read_bytes() == before
     assert trust.is_own(described.run_id, described.config)
     monkeypatch.chdir(there)
-    assert forgetting._caches(run_file, None) == {Path("replies.sqlite")}
+    assert Path("replies.sqlite") in forgetting._caches(run_file, None)
 
 
 @pytest.mark.parametrize("is_linked", [False, True], ids=["as it is", "through a link"])
