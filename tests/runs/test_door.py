@@ -758,13 +758,17 @@ def accuracy_of(path: Path) -> tuple[float | None, int]:
     return score.value, score.n_evaluated
 
 
-def seal_scores(path: Path, **changes: object) -> None:
-    """Write 0.99 as the stored accuracy, sealed again."""
+def seal_scores(path: Path, *, is_noted: bool = True, **changes: object) -> None:
+    """Write 0.99 as the stored accuracy, sealed again and noted; or 0.98, which nobody computed."""
     with open_run(path) as run:
         kept = run.scores()
     assert kept is not None
-    kept.scores["Accuracy"] |= {"value": 0.99}
+    kept.scores["Accuracy"] |= {"value": 0.99 if is_noted else 0.98}
     forge_run(path, "scores", scores=json.dumps(kept.scores), **changes)
+    if is_noted:
+        with open_run(path) as run:
+            (line,) = run.believed("scores")
+        trust.note_scores(line)
 
 
 @pytest.fixture
@@ -804,7 +808,16 @@ def test_a_strangers_scores_are_not_shown(scored: tuple[Path, tuple[float | None
     make_strange(path)
     with open_run(path) as run:
         present = run.rows_hash
-    seal_scores(path, rows_hash=present)
+    seal_scores(path, rows_hash=present, is_noted=False)
+    assert accuracy_of(path) == right
+
+
+def test_scores_that_nobody_here_computed_are_not_shown_under_the_id_of_ones_own_run(
+    tmp_path: Path,
+) -> None:
+    path = write_run(tmp_path / "scored", result_of(invented_rows(200), "scored"))
+    right = accuracy_of(path)
+    seal_scores(path, is_noted=False)
     assert accuracy_of(path) == right
 
 

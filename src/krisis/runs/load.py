@@ -151,7 +151,7 @@ def stored_result(run: RunFile) -> BenchmarkResult | None:
     left_out = run.left_out["rows"] + run.left_out["cases"]
     if stored is None or left_out or run.is_broken or stored.rows_hash != run.rows_hash:
         return None
-    is_known = run.is_own and stored.version == __version__
+    is_known = stored.is_own and stored.version == __version__
     scores = stored.scores if is_known else {}
     with suppress(InvalidFile):
         return BenchmarkResult.from_dict(

@@ -87,6 +87,7 @@ from krisis.runs.schema import (
     is_text,
     proven_run_id,
 )
+from krisis.runs.trust import has_scored
 from krisis.runs.write import RowPlace, asked_metadata, hash_of, recover
 from krisis.sqlite_edge import refuse_super_journal
 
@@ -202,6 +203,7 @@ class StoredScores:
     version: str
     facts: JsonObject
     scores: JsonObject
+    is_own: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +225,8 @@ class LedgerEntry:
 class RunFile:
     """A run file that is open for reading; see the module for what it offers."""
 
-    def __init__(
-        self, path: Path, connection: BoundedConnection, copy: Path | None, *, is_own: bool
-    ) -> None:
-        self.path, self.is_own = path, is_own
+    def __init__(self, path: Path, connection: BoundedConnection, copy: Path | None) -> None:
+        self.path = path
         self._left_out: defaultdict[str, set[Value]] = defaultdict(set)
         self.is_broken = False
         self._connection, self._copy = connection, copy
@@ -479,7 +479,8 @@ class RunFile:
         for line in self._lines("scores"):
             with suppress(ValueError, TypeError, RecursionError):
                 hashed, version, facts, scores, _ = line
-                return StoredScores(str(hashed), str(version), _object(facts), _object(scores))
+                content = _object(facts), _object(scores)
+                return StoredScores(str(hashed), str(version), *content, is_own=has_scored(line))
         return None
 
     def believed(self, table: str) -> Iterator[tuple[Value, ...]]:
@@ -914,7 +915,7 @@ def open_run(path: str | Path, *, checked: bool = False) -> RunFile:
         if copy is not None:
             shutil.rmtree(copy.parent, ignore_errors=True)
         raise InvalidFile(f"{path} cannot be read: {error}") from None
-    run = RunFile(path, connection, copy, is_own=own)
+    run = RunFile(path, connection, copy)
     try:
         _check(run, connection, place, checked=checked)
     except BaseException:

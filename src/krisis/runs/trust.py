@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -93,10 +93,27 @@ def names_own(run_id: str, settings: JsonMapping) -> bool:
     return _note(run_id, places_of(settings)).is_file()
 
 
+def note_scores(line: Sequence[object]) -> None:
+    """Note that this user computed what a line of scores states.
+
+    A forged file can carry the id of a run of one's own, and seal scores that nobody computed.
+    """
+    with suppress(UserError, OSError):
+        write_text(_place_of("scored", ascii(tuple(line))), "", overwrite=True)
+
+
+def has_scored(line: Sequence[object]) -> bool:
+    """Say whether this user computed what a line of scores states."""
+    return _place_of("scored", ascii(tuple(line))).is_file()
+
+
 def _note(run_id: str, places: list[tuple[str, str]]) -> Path:
-    told = json.dumps([run_id, places])
+    return _place_of("started", json.dumps([run_id, places]))
+
+
+def _place_of(folder: str, told: str) -> Path:
     name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
-    return platformdirs.user_state_path("krisis") / "started" / name
+    return platformdirs.user_state_path("krisis") / folder / name
 
 
 def require_own(run: Path, run_id: str, settings: JsonMapping, *, instead: str) -> None:

@@ -43,7 +43,7 @@ from krisis.runs.schema import (
     storable,
     text_id,
 )
-from krisis.runs.trust import note_own
+from krisis.runs.trust import note_own, note_scores
 
 # The main file alone is never further behind than this.
 CHECKPOINT_SECONDS = 2.0
@@ -614,6 +614,7 @@ def store_scores(
     line = checksums.sealed("scores", rows_hash(connection), version, facts, scores)
     connection.execute("DELETE FROM scores")
     connection.execute(insert("scores"), line)
+    note_scores(line)
 
 
 def write_briefly(path: Path, work: Work) -> bool:
