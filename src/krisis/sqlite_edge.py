@@ -8,6 +8,7 @@ journal names as its super-journal, and no setting forbids it. So every database
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +40,10 @@ def refuse_super_journal(path: Path, *, instead: str = "") -> None:
     """Refuse a rollback journal that names another file: SQLite would delete that one."""
     journal = journal_of(Path(os.path.realpath(path)))  # SQLite follows links, then looks beside
     try:
+        if not stat.S_ISREG(journal.stat().st_mode):  # a pipe would never end
+            raise InvalidFile(
+                f"{journal} is not a file, so {path.name} is not opened; move it away"
+            )
         with journal.open("rb") as file:
             n_bytes = file.seek(0, os.SEEK_END)
             file.seek(max(0, n_bytes - len(_JOURNAL_MAGIC)))

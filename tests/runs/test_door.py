@@ -26,7 +26,7 @@ import krisis as package
 from krisis import __version__, sqlite_edge
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.data.table import databases, draft
-from krisis.errors import InvalidFile
+from krisis.errors import InvalidFile, UserError
 from krisis.execution.cache import ReplyCache
 from krisis.results.loading import load_result
 from krisis.runs import door, read, text_cache, trust
@@ -253,6 +253,19 @@ def test_data_with_a_journal_that_names_another_file_are_refused(
     assert not list(own.iterdir())
 
 
+@pytest.mark.skipif(os.name == "nt", reason="makes a pipe")
+@pytest.mark.parametrize("make", ["mkfifo", "mkdir"])
+def test_data_with_a_journal_that_is_no_file_are_refused_and_not_waited_for(
+    tmp_path: Path, make: str
+) -> None:
+    path = write_hostile_cache(tmp_path, "data.sqlite")
+    journal = sqlite_edge.journal_of(path)
+    journal.unlink()
+    getattr(os, make)(journal)
+    with pytest.raises(InvalidFile, match=r"data\.sqlite-journal is not a file"):
+        databases.load_database(databases.new_connection(), path, "select * from more")
+
+
 def test_an_index_with_a_journal_that_names_another_file_is_not_opened(tmp_path: Path) -> None:
     path = write_hostile_cache(tmp_path, "index")
     before = content_of(tmp_path)
@@ -380,6 +393,25 @@ def test_of_a_log_that_was_begun_anew_the_old_frames_are_not_copied(tmp_path: Pa
     log.write_bytes(header + frames[0] * 2 + frames[1] + frames[0])
     read._copy_log(str(log), tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == header + frames[0] * 2
+
+
+def test_the_log_of_ones_own_run_is_merged_within_bounds(run_file: Path, tmp_path: Path) -> None:
+    """Somebody to whom a run was sent sends it back, with definitions in a log beside it."""
+    (folder := tmp_path / "there").mkdir()
+    with closing(sqlite3.connect(run_file)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        columns = ", ".join(f"c{number} UNIQUE" for number in range(150))
+        for number in range(9):
+            connection.execute(f"CREATE TABLE more{number} ({columns})")
+        connection.commit()
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{run_file}{suffix}", f"{folder / 'log.krisis'}{suffix}")
+    path = folder / "log.krisis"
+    assert door.is_own(path)
+    with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+        door.open_to_write(path, timeout=1.0)
+    _is_refused(path, "more work")
 
 
 def test_ones_own_log_is_merged(run_file: Path, tmp_path: Path) -> None:
@@ -614,6 +646,25 @@ def test_a_statement_that_does_not_end_is_ended(run_file: Path) -> None:
             run.select(endless)
         for _ in range(20):  # each statement has all its steps before it
             assert run.select(endless.replace("FROM c)", "FROM c LIMIT 50000)"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has no files with holes")
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_a_file_of_nearly_nothing_but_holes_is_refused(run_file: Path, suffix: str) -> None:
+    """A terabyte that takes no room bounds nothing, and would be copied, searched and zeroed."""
+    make_strange(run_file)
+    forge_description(run_file, n_cases=10**11, identity={"n_records": 10**11})
+    with run_file.with_name(f"{run_file.name}{suffix}").open("ab") as file:
+        file.write(b"x")
+        file.truncate(2**40)
+    claim = r"claims 1,099,512 MB, of which 0\."
+    if not suffix:
+        _is_refused(run_file, claim)
+    with pytest.raises(InvalidFile, match=claim) as refused:
+        repair(run_file, run_file.with_name("saved.krisis"))
+    assert "\n" not in str(refused.value)
+    with pytest.raises(UserError, match="claims"):
+        package.forget(run_file, patient="patient-000000")
 
 
 @pytest.mark.parametrize(

@@ -107,15 +107,27 @@ def open_to_read(path: Path, *, is_untouched: bool = False) -> BoundedConnection
 
 
 def open_to_write(path: Path, *, timeout: float) -> sqlite3.Connection:
-    """Open a run file for writing, by whichever thread; what is beside it is put in order."""
+    """Open a run file for writing, by whichever thread; what is beside it is put in order.
+
+    Its definitions are checked first: those in the log beside it nobody has looked at.
+    """
+    is_new = size_of(path) == 0
     connection = sqlite3.connect(
         address(path, "rw", instead=how_to_save(path)),
         uri=True,
         isolation_level=None,
         check_same_thread=False,
         timeout=timeout,
+        factory=BoundedConnection,
     )
-    connection.execute("PRAGMA trusted_schema = OFF")
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        if not is_new:
+            check_schema(connection, path)
+        connection.set_progress_handler(None, 0)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -163,17 +175,14 @@ def refuse_journal(path: Path) -> None:
         )
 
 
-def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+def check_schema(connection: BoundedConnection, path: Path) -> None:
     """Refuse a file that holds anything but the tables of a run, and others that are ignored.
 
     Later versions may add plain columns and plain tables. Whatever SQLite would compute (views,
     triggers, indexes, virtual tables, generated columns, checks) is refused by its text, which is
     all that SQLite itself goes by.
     """
-    if isinstance(connection, BoundedConnection):
-        held = connection.definitions()
-    else:  # of a file that was looked at before it is written
-        held = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+    held = connection.definitions()
     for name, sql in held:
         if not _is_plain(sql):
             words = [*str(sql).upper().split(), "", ""]

@@ -28,6 +28,8 @@ _LOCAL = (
     *("apfs", "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfs", "jfs", "ntfs"),
     *("ntfs3", "overlay", "ramfs", "reiserfs", "tmpfs", "ufs", "vfat", "xfs", "zfs"),
 )
+# A file of this size is read quickly whatever it holds; no file system compresses a run as far.
+_MOST_WITH_HOLES, _MOST_COMPRESSED = 100_000_000, 50
 _ATTEMPTS, _PAUSE_SECONDS = 5, 0.02  # somebody may just be looking whether it is locked
 
 
@@ -68,6 +70,17 @@ def refuse_links(path: Path, *, may_be_missing: bool = False) -> None:
                 f"{one} is a link or a device, and krisis reads and writes no run through one; "
                 "put a copy in its place"
             )
+
+
+def refuse_holes(path: Path) -> None:
+    """Refuse a file that is nearly all holes: by its size, which costs nothing, work is bounded."""
+    found = path.stat()
+    n_written = 512 * getattr(found, "st_blocks", 0)  # 0 where the file system does not say
+    if found.st_size > _MOST_WITH_HOLES and 0 < n_written * _MOST_COMPRESSED < found.st_size:
+        raise InvalidFile(
+            f"{path} claims {found.st_size / 1e6:,.0f} MB, of which {n_written / 1e6:,.1f} MB were "
+            "written, as in no run file; ask for a copy made with krisis export"
+        )
 
 
 def is_run_file(path: Path) -> bool:

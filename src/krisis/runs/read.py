@@ -73,7 +73,13 @@ from krisis.runs.door import (
     refuse_journal,
     size_of,
 )
-from krisis.runs.places import has_unmerged, is_written, refuse_links, side_files
+from krisis.runs.places import (
+    has_unmerged,
+    is_written,
+    refuse_holes,
+    refuse_links,
+    side_files,
+)
 from krisis.runs.provider_batches import BatchRequest, ProviderBatch, ProviderBatchLog
 from krisis.runs.schema import (
     APPLICATION_ID,
@@ -932,6 +938,7 @@ def _refuse_other(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         raise InvalidFile(f"{path} is a folder; name a run file in it, such as {path}/NAME{SUFFIX}")
     refuse_links(path)
+    refuse_holes(path)
 
 
 def _refuse_header(path: Path) -> None:

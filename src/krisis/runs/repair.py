@@ -24,7 +24,7 @@ from typing import BinaryIO
 
 from krisis.errors import InvalidFile
 from krisis.runs.description import RunDescription
-from krisis.runs.places import WriterLock, refuse_links
+from krisis.runs.places import WriterLock, refuse_holes, refuse_links, side_files
 from krisis.runs.schema import (
     MOST_LETTERS,
     PAGE_SIZE,
@@ -75,6 +75,8 @@ class Salvage:
 def repair(path: Path, target: Path) -> Salvage:
     """Write a new run file with everything of a damaged one that can be believed."""
     refuse_links(path)
+    for one in (path, *side_files(path)):
+        refuse_holes(one)
     if os.path.lexists(target):
         raise InvalidFile(f"{target} exists already; choose another name or remove it first")
     lock = WriterLock(path)  # nobody may write to it meanwhile

@@ -30,7 +30,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import StopCause
 from krisis.runs.description import RunDescription
-from krisis.runs.door import check_schema, is_own, open_to_write
+from krisis.runs.door import is_own, open_to_write
 from krisis.runs.places import WriterLock, has_unmerged, is_local, refuse_links
 from krisis.runs.provider_batches import ProviderBatch
 from krisis.runs.schema import (
@@ -146,7 +146,6 @@ class RunWriter:
         lock = WriterLock(path)
         try:
             writer = cls(path, description, lock)
-            check_schema(writer._connection, path)
             writer._go_on_counting()
         except BaseException:
             lock.release()
