@@ -15,8 +15,8 @@ import krisis
 from krisis.decisions.costs import CostTable
 from krisis.metrics.base import MetricScores, Rows
 from krisis.metrics.selective_prediction import risk_coverage_curve
+from krisis.pages.grid import GridResult, TaskRuns
 from krisis.pages.sheet import Sheet, build_sheet
-from krisis.pages.sweep import SweepResult, TaskRuns
 from krisis.results.result import BenchmarkResult
 
 
@@ -84,12 +84,12 @@ def _verified(wrong: int, by: tuple[str, ...] = ()) -> Any:
     return krisis.verify(certificate, sure(start=1000, wrong=wrong))
 
 
-def _sweep() -> SweepResult:
+def _grid() -> GridResult:
     """Return the runs of two tasks, one of them compared, and a cell that failed."""
     runs = {one.backend_name: one for one in (run("careful"), weak(), lossy("lossy"))}
     cells = [(f"{name} · ckd detection", "finished", f"20260102T_{name}") for name in runs]
-    return SweepResult(
-        name="20260102T030405Z_sweep_3fa94c",
+    return GridResult(
+        name="20260102T030405Z_grid_3fa94c",
         cells=[*cells, ("careful · ckd staging", "failed: no key", "")],
         tasks=[
             TaskRuns("ckd · detection", runs, _compare(*runs.values())),
@@ -116,7 +116,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "compare.tested": lambda: _compare(
         run("careful"), weak(), metrics=["accuracy", "aurc"], primary="accuracy", margin=0.05
     ),
-    "sweep": _sweep,
+    "grid": _grid,
     "compare.three": lambda: _compare(run("careful"), weak(), lossy("lossy")),
     "selective": lambda: _selective(run("careful")),
     "selective.two": lambda: _selective(run("careful"), run("eager", skill=0.5)),

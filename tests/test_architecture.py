@@ -41,7 +41,7 @@ MAY_SEE: dict[str, set[str]] = {
     "execution": {"data", "backends", "metrics", "statistics", "results", "runs"},
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
     "selective_prediction": {"metrics", "statistics", "confidence", "results"},
-    "sweep": {"data", "backends", "results", "runs", "execution", "benchmark"},
+    "grid": {"data", "backends", "results", "runs", "execution", "benchmark"},
     "reading": {
         *("data", "backends", "execution", "benchmark", "metrics", "statistics"),
         *("results", "runs"),

@@ -219,7 +219,7 @@ PUBLIC = (
     *("krisis", "krisis.metrics", "krisis.data", "krisis.backends", "krisis.execution"),
     *("krisis.statistics", "krisis.selective_prediction"),
 )
-PATHS_OF_THE_SEEDS = {"krisis.benchmark", "krisis.results.report", "krisis.errors", "krisis.sweep"}
+PATHS_OF_THE_SEEDS = {"krisis.benchmark", "krisis.results.report", "krisis.errors"}
 IMPORTED = re.compile(r"^ *from (krisis[\w.]*) import (\([^)]*\)|.+)$", re.MULTILINE)
 
 

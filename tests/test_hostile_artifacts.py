@@ -225,7 +225,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
 )
 RUN = ("run", "ckd", "--model", "openai/m", "--prices", "FILE", "--limit", "2", "--dry-run")
 CHECK = ("check", "second.krisis", "--gate", "FILE", "--max-not-evaluated", "0.1")
-SWEEP = ("sweep", "FILE", "--dry-run")
+PLAN = ("run", "--config", "FILE", "--dry-run")
 COST = ("decide", "second.krisis", "--cost", "FILE", "--max-not-evaluated", "0.1")
 YAML = {
     "a gate with code": (CHECK, "require: ['{place} >= 0.5']", "unknown metric"),
@@ -248,9 +248,9 @@ YAML = {
     "prices beyond all numbers": (RUN, "openai/m: {{input: 1.0e+308, output: 2}}", "not 1e+308"),
     "a price that is no table": (RUN, "openai/m: 7", "exactly the keys input and output"),
     "prices as a list": (RUN, "- 1", "must hold a price table"),
-    "a plan that is no list": (SWEEP, "suite: ckd\nmodels: 7", "must be a list"),
-    "a plan with unknown keys": (SWEEP, "suite: ckd\nmodels: [guideline]\ncode: x", "code"),
-    "a plan that grows": (SWEEP, f"{BOMB}suite: *f", "holds more than"),
+    "a plan that is no list": (PLAN, "suite: ckd\nmodels: 7", "must be a list"),
+    "a plan with unknown keys": (PLAN, "suite: ckd\nmodels: [guideline]\ncode: x", "code"),
+    "a plan that grows": (PLAN, f"{BOMB}suite: *f", "holds more than"),
     "endless costs": (COST, "costs: {{0: {{1: .inf}}}}\ndefer: 1", "not inf"),
     "costs for unknown answers": (COST, "costs: {{0: {{7: 1}}}}\ndefer: 1", "7"),
 }

@@ -101,9 +101,9 @@ def folder(tmp_path: Path, server: Counting) -> Path:
     result["extras"]["config"] = config
     (tmp_path / "evil.json").write_text(json.dumps(result))
     plan = {"models": [place], "suite": place, "base_url": server.address}
-    sweep = {"kind": "krisis.sweep", "schema_version": 1, "sweep_id": "a", "created_at": "x"}
-    (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep" / "sweep.json").write_text(json.dumps({**sweep, "plan": plan}))
+    grid = {"kind": "krisis.grid", "schema_version": 1, "grid_id": "a", "created_at": "x"}
+    (tmp_path / "grid").mkdir()
+    (tmp_path / "grid" / "grid.json").write_text(json.dumps({**grid, "plan": plan}))
     return tmp_path
 
 
@@ -137,9 +137,9 @@ def test_a_command_does_nothing_that_a_hostile_run_asks_for(
 @pytest.mark.parametrize(
     "words",
     [
-        ["resume", "sweep"],
-        ["sweep", "sweep/sweep.json"],
-        ["sweep", "sweep/sweep.json", "--dry-run"],
+        ["resume", "grid"],
+        ["run", "--config", "grid/grid.json"],
+        ["run", "--config", "grid/grid.json", "--dry-run"],
         ["run", "--config", "evil.krisis"],
         ["run", "--config", "evil.krisis", "--dry-run"],
     ],

@@ -49,13 +49,13 @@ def test_a_pipe_in_the_place_of_a_run_is_not_waited_for(run: Path, tmp_path: Pat
     assert krisis("show", str(run), cwd=tmp_path).returncode == 2
 
 
-def test_the_plan_of_a_sweep_is_no_link(tmp_path: Path) -> None:
+def test_the_plan_of_a_grid_is_no_link(tmp_path: Path) -> None:
     models = ["--model", "guideline", "--model", "majority"]
     assert krisis("run", "ckd", *models, "--limit", "6", cwd=tmp_path).returncode == 0
-    (folder,) = (one for one in (tmp_path / "runs").glob("*_sweep_*") if one.is_dir())
+    (folder,) = (one for one in (tmp_path / "runs").glob("*_grid_*") if one.is_dir())
     assert {one.suffix for one in folder.iterdir()} == {".krisis", ".json"}
-    victim = (folder / "sweep.json").rename(tmp_path / "victim")
-    (folder / "sweep.json").symlink_to(victim)
+    victim = (folder / "grid.json").rename(tmp_path / "victim")
+    (folder / "grid.json").symlink_to(victim)
     before = victim.read_bytes()
     assert krisis("resume", str(folder), cwd=tmp_path).returncode == 2
     assert victim.read_bytes() == before
@@ -76,10 +76,10 @@ def test_a_run_and_its_folder_are_its_owners(run: Path, tmp_path: Path) -> None:
     assert _open_to_others(run.parent) == []
 
 
-def test_the_folder_of_a_sweep_is_its_owners(tmp_path: Path) -> None:
+def test_the_folder_of_a_grid_is_its_owners(tmp_path: Path) -> None:
     models = ["--model", "guideline", "--model", "majority"]
     assert krisis("run", "ckd", *models, "--limit", "6", cwd=tmp_path).returncode == 0
-    (folder,) = (one for one in (tmp_path / "runs").glob("*_sweep_*") if one.is_dir())
+    (folder,) = (one for one in (tmp_path / "runs").glob("*_grid_*") if one.is_dir())
     assert S_IMODE(folder.stat().st_mode) == 0o700
     assert _open_to_others(folder) == []
 

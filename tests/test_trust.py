@@ -166,16 +166,18 @@ def test_a_strangers_run_is_no_configuration(
     assert not canary.exists()
 
 
-def test_a_strangers_sweep_is_finished_only_on_trust(
+def test_a_strangers_grid_is_finished_only_on_trust(
     tmp_path: Path, payload: str, canary: Path
 ) -> None:
     models = ["--model", "guideline", "--model", "majority"]
     assert krisis("run", "ckd", *models, "--limit", "6", cwd=tmp_path).returncode == 0
-    (folder,) = (one for one in (tmp_path / "runs").glob("*_sweep_*") if one.is_dir())
+    (folder,) = (one for one in (tmp_path / "runs").glob("*_grid_*") if one.is_dir())
     assert krisis("resume", str(folder), cwd=tmp_path).returncode == 0
-    edit_json(folder / "sweep.json", plan={"models": ["guideline", payload]})
+    edit_json(folder / "grid.json", plan={"models": ["guideline", payload]})
     _is_refused(krisis("resume", str(folder), cwd=tmp_path), payload, "--trust")
-    _is_refused(krisis("sweep", str(folder / "sweep.json"), cwd=tmp_path), payload, "its plan")
+    _is_refused(
+        krisis("run", "--config", str(folder / "grid.json"), cwd=tmp_path), payload, "its plan"
+    )
     assert not canary.exists()
 
 

@@ -26,7 +26,7 @@ REPEATED = {
     ),
     "costs": ("costs: {0: {1: 5}}\ndefer: 1\ndefer: 2\n", ("decide", "run.json", "--cost")),
     "suite": ("suite: table\nname: x\nname: y\n", ("data", "check")),
-    "sweep": ("suite: ckd\nmodels: [majority]\nmodels: [guideline]\n", ("sweep",)),
+    "plan": ("suite: ckd\nmodels: [majority]\nmodels: [guideline]\n", ("run", "--config")),
     "columns": (
         "truth: a\nanswer: b\ntruth: c\n",
         ("import", "rows.csv", "--as", "csv", "--columns"),

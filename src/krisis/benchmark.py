@@ -118,7 +118,7 @@ class Benchmark:
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """Work; beside other runs in a thread, so that their calls do not wait for it."""
-        return work() if self.execution.sweep is None else await asyncio.to_thread(work)
+        return work() if self.execution.grid is None else await asyncio.to_thread(work)
 
     def _prepared(self, job: Job) -> dict[str, Rows]:
         self.backend.prepare(self.suite.restricted(job.records))

@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("artefacts")
     asked = "--limit 32 --n-synthetic 20 --no-cache --no-baselines --metric accuracy --display none"
     done(path, f"run phq8 --model lexicon -o runs {asked}")
-    done(path, f"run phq8 --model majority --model rule/always-0 -o sweeps {asked}")
+    done(path, f"run phq8 --model majority --model rule/always-0 -o grids {asked}")
     (run,) = (path / "runs").glob("*.krisis")
     (path / "old").mkdir()
     (path / "old" / "manifest.json").write_text("{}")
@@ -70,26 +70,26 @@ def done(path: Path, line: str) -> Done:
 @pytest.fixture(scope="module")
 def places(folder: Path) -> Mapping[str, Path]:
     (run,) = (folder / "runs").glob("*.krisis")
-    (sweep,) = _sweeps(folder)
+    (grid,) = _grids(folder)
     return {
         "run": run,
         "saved result": folder / "result.json",
         "metrics file": folder / "metrics.json",
         "run file": run.with_suffix(".json"),
         "Parquet rows": folder / "rows.parquet",
-        "sweep folder": sweep,
+        "grid folder": grid,
         "folder of runs": folder / "runs",
         "selective output": folder / "s.json",
         "calibrator": folder / "calibrator.json",
         "certificate": folder / "certificate.json",
         "old run": folder / "old",
-        "plan": sweep / "sweep.json",
+        "plan": grid / "grid.json",
         "table": folder / "rows.csv",
     }
 
 
-def _sweeps(folder: Path) -> list[Path]:
-    return [one for one in (folder / "sweeps").iterdir() if (one / "sweep.json").is_file()]
+def _grids(folder: Path) -> list[Path]:
+    return [one for one in (folder / "grids").iterdir() if (one / "grid.json").is_file()]
 
 
 def table_of_the_docs() -> dict[str, dict[str, bool]]:
@@ -130,7 +130,7 @@ def test_a_command_takes_what_the_table_says_and_names_what_it_refuses(
 ) -> None:
     monkeypatch.setattr("krisis.verbs.drawing.page", lambda document: "drawn in another test")
     taken = table_of_the_docs()[command]
-    other = next(places["sweep folder"].glob("*.krisis"))
+    other = next(places["grid folder"].glob("*.krisis"))
     for kind, path in places.items():
         for left in folder.glob("OUT*"):
             left.unlink()
@@ -138,7 +138,7 @@ def test_a_command_takes_what_the_table_says_and_names_what_it_refuses(
         second = other.with_suffix(".json") if kind == "run file" else other
         named = {"RUN": str(path), "OTHER": str(second), "RULE": "accuracy >= 0"}
         words = [named.get(word, word) for word in TYPED[command].split()]
-        if kind == "sweep folder":  # its runs are compared with each other
+        if kind == "grid folder":  # its runs are compared with each other
             words = [word for word in words if word != str(second)]
         result = krisis(*words, cwd=folder)
         if taken.get(kind) and command == "batches":

@@ -70,10 +70,10 @@ def test_one_thing_has_one_name() -> None:
     ("flag", "commands"),
     [
         ("--risk", {"audit", "certify", "decide", "plan"}),
-        ("--price", {"run", "sweep", "import"}),
-        ("--cluster", {"run", "sweep", "resume"}),
+        ("--price", {"run", "import"}),
+        ("--cluster", {"run", "resume"}),
         ("--patient", {"import", "forget"}),
-        ("--features", {"run", "sweep"}),
+        ("--features", {"run"}),
         ("--confidence", {"selective", "certify", "verify", "decide", "audit", "report", "import"}),
     ],
 )

@@ -24,7 +24,8 @@ from krisis.backends.schema import case_name
 from krisis.backends.scripted import ScriptedBackend
 from krisis.data.base import PatientRecord
 from krisis.errors import AuthenticationFailed, OutOfCredit
-from krisis.execution.config import checked_config, config_text, read_config
+from krisis.execution.config import checked_config, config_text
+from krisis.execution.grid import read_settings
 from krisis.runs.load import list_runs, load_run, read_description
 
 SMALL = ["run", "phq8", "--model", "lexicon", "--limit", "16", "--no-cache"]
@@ -108,7 +109,7 @@ def test_the_printed_configuration_is_one_that_can_be_used(tmp_path: Path) -> No
     printed = krisis(*SMALL, "--suite-option", "withheld_rate=0.5", "--print-config", cwd=tmp_path)
     assert printed.returncode == 0, printed.stderr
     (tmp_path / "run.yaml").write_text(printed.stdout)
-    config = checked_config(read_config(tmp_path / "run.yaml"), "run.yaml")
+    config = checked_config(read_settings(tmp_path / "run.yaml"), "run.yaml")
     assert config.suite_options == {"withheld_rate": 0.5}
     assert config.limit == 16
     assert yaml.safe_load(config_text(config)) == config.model_dump(mode="json")
@@ -163,7 +164,7 @@ def test_a_mistake_is_one_sentence_and_exit_2(
 def test_a_bad_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(text)
     with pytest.raises(ValueError, match=message) as caught:
-        checked_config(read_config(tmp_path / "run.yaml"), "run.yaml")
+        checked_config(read_settings(tmp_path / "run.yaml"), "run.yaml")
     assert "\n" not in str(caught.value)
 
 

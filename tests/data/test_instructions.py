@@ -10,7 +10,7 @@ from krisis.data.base import Task
 from krisis.data.instructions import Instructions, abstention_text
 from krisis.errors import InvalidValue
 from krisis.execution.config import checked_config
-from krisis.execution.grid import plan_of
+from krisis.execution.grid import grid_of
 
 ANSWERS = {0: "no", 1: "yes"}
 PRICED = Task(
@@ -54,15 +54,15 @@ def test_a_task_without_a_price_keeps_its_own_words() -> None:
         assert abstention_text(OWN, instructions) == "Abstain when nobody could know."
 
 
-def test_instructions_are_an_axis_of_a_sweep_and_tell_cells_apart() -> None:
+def test_instructions_are_an_axis_of_a_grid_and_tell_cells_apart() -> None:
     content = {"suite": "ckd", "models": ["scripted"], "instructions": ["price", "bare", "policy"]}
-    names = [cell.name for cell in plan_of(content, "plan").cells]
+    names = [cell.name for cell in grid_of(content, "plan").cells]
     assert names == [
         "scripted · ckd",
         "scripted · ckd · bare instructions",
         "scripted · ckd · policy instructions",
     ]
-    one = plan_of({**content, "instructions": "bare"}, "plan")
+    one = grid_of({**content, "instructions": "bare"}, "plan")
     assert [cell.config.instructions for cell in one.cells] == ["bare"]
 
 

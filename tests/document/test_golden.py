@@ -51,7 +51,7 @@ def held(name: str, text: str) -> None:
 HELD = {
     "compare": "compare",
     "compare-many": "compare.three",
-    "sweep": "sweep",
+    "grid": "grid",
     "selective": "selective.two",
     "certify": "certify.groups",
     "verify": "verify.groups",

@@ -35,19 +35,19 @@ from krisis.errors import AuthenticationFailed, InvalidFile, InvalidValue, RunCo
 from krisis.execution import provider_batches
 from krisis.execution.cache import ReplyCache
 from krisis.execution.cluster import Cluster
-from krisis.execution.grid import SweepFolder, plan_of
+from krisis.execution.grid import GridFolder, grid_of
 from krisis.execution.options import Batching, Execution
 from krisis.execution.pacing.budget import Budget, CallSize, Limits, SharedBudget
 from krisis.execution.pacing.prices import Price
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
+from krisis.grid import GridStop, _GridSession, prepare, run_grid
 from krisis.metrics import Accuracy
 from krisis.results.base import BenchmarkResult
 from krisis.results.stops import Interrupted
 from krisis.runs.load import list_runs, read_description
 from krisis.runs.provider_batches import ProviderBatchLog
 from krisis.runs.read import open_run
-from krisis.sweep import SweepStop, _Sweep, prepare, run_sweep
 
 HERE = Path(__file__).parent
 KEY = "sk-planted-0123456789abcdef"
@@ -678,7 +678,7 @@ def test_ctrl_c_while_waiting_keeps_the_provider_batches_and_says_what_to_type(
 
 
 @pytest.mark.slow
-def test_a_sweep_asks_no_cell_whose_provider_batches_are_open_and_counts_what_they_hold(
+def test_a_grid_asks_no_cell_whose_provider_batches_are_open_and_counts_what_they_hold(
     command: Any, server: BatchServer, tmp_path: Path
 ) -> None:
     server.reset(seconds=3600)
@@ -687,13 +687,13 @@ def test_a_sweep_asks_no_cell_whose_provider_batches_are_open_and_counts_what_th
     (run,) = list_runs(tmp_path / "runs")
     held = batches_of(run).pending({})
     content = read_description(run).config | {"batch": False, "max_cost": 1.0, "cache": False}
-    plan = plan_of({**content, "prices": str(tmp_path / "prices.yaml")}, "plan.yaml")
-    ready, folder = prepare(plan), SweepFolder(run.parent)
-    (end,) = run_sweep(plan, folder, ready=ready)
+    plan = grid_of({**content, "prices": str(tmp_path / "prices.yaml")}, "plan.yaml")
+    ready, folder = prepare(plan), GridFolder(run.parent)
+    (end,) = run_grid(plan, folder, ready=ready)
     assert "would buy their answers again" in end.problem
-    sweep = _Sweep(plan, folder, ready, SweepStop(), print)
+    session = _GridSession(plan, folder, ready, GridStop(), print)
     dollars = (held.most_input * 10 + held.most_output * 100) / 1e6 / 2
-    assert sweep._spent(ready[0]) == (held.most_input + held.most_output, pytest.approx(dollars))
+    assert session._spent(ready[0]) == (held.most_input + held.most_output, pytest.approx(dollars))
     assert server.counts()["live"] == {}
 
 
@@ -746,7 +746,7 @@ def test_a_provider_batch_that_the_provider_forgot_is_given_up_by_name(
         (("run", "ckd", "--model", "guideline", "--batch"), "'guideline' has no provider batches"),
         ((*RUN, "--poll-seconds", "0"), "poll_seconds"),
         ((*RUN, "--cluster", "local:2"), "leave out --batch or --cluster"),
-        ((*RUN, "--model", "openai/parity-2"), "a sweep asks in ordinary calls"),
+        ((*RUN, "--model", "openai/parity-2"), "are asked in ordinary calls"),
         ((*RUN[:-1], "--task", "staging", "--task", "detection", "--detach"), "give --batch as"),
     ],
 )

@@ -25,7 +25,7 @@ from krisis.backends.wording import built_in_prompt
 from krisis.data.base import FeatureDescription, RecordListSuite, Task
 from krisis.errors import InvalidValue, ProviderUnavailable, RunConflict
 from krisis.execution.cache import ReplyCache
-from krisis.execution.grid import plan_of
+from krisis.execution.grid import grid_of
 from krisis.execution.options import Execution, batch_api_of
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
@@ -312,37 +312,37 @@ def test_prompts_and_ways_are_compared_as_models_are(
     assert code == 0, err
     names = {f"openai/parity-1 · prompt {name} · p-true" for name in ("long", "short")}
     assert all(name in out for name in names)
-    (sweep,) = [one for one in (tmp_path / "runs").iterdir() if one.is_dir()]
-    assert {load_run(one).backend_name for one in list_runs(sweep)} == names
+    (grid,) = [one for one in (tmp_path / "runs").iterdir() if one.is_dir()]
+    assert {load_run(one).backend_name for one in list_runs(grid)} == names
     (tmp_path / "long.txt").unlink()  # the text is kept with the run
     (tmp_path / "short.txt").unlink()
     n_calls = sum(server.counts()["kinds"].values())
-    code, _, err = krisis("resume", str(sweep), cwd=tmp_path)
+    code, _, err = krisis("resume", str(grid), cwd=tmp_path)
     assert code == 0, err
-    one = list_runs(sweep)[0]
+    one = list_runs(grid)[0]
     code, _, err = krisis("run", "--config", str(one), "--output", "again", cwd=tmp_path)
     assert code == 0, err
     assert sum(server.counts()["kinds"].values()) == n_calls
     (again,) = list_runs(tmp_path / "again")
     assert load_run(again).evaluation_results == load_run(one).evaluation_results
-    code, out, err = krisis("compare", *map(str, list_runs(sweep)), cwd=tmp_path)
+    code, out, err = krisis("compare", *map(str, list_runs(grid)), cwd=tmp_path)
     assert code == 0, err
     assert all(name.removeprefix("openai/") in " ".join(out.split()) for name in names)
 
 
-def test_every_prompt_and_way_is_a_cell_of_a_sweep(tmp_path: Path) -> None:
+def test_every_prompt_and_way_is_a_cell_of_a_grid(tmp_path: Path) -> None:
     for name in ("long", "short"):
         (tmp_path / f"{name}.txt").write_text(built_in_prompt() + name)
     prompts = [str(tmp_path / f"{name}.txt") for name in ("long", "short")]
     shared = {"suite": "ckd", "models": ["openai/m"], "max_cost": 1}
-    plan = plan_of({**shared, "prompts": prompts, "elicits": ["answer", "top-k:2"]}, "plan")
+    plan = grid_of({**shared, "prompts": prompts, "elicits": ["answer", "top-k:2"]}, "plan")
     assert [cell.name for cell in plan.cells] == [
         "openai/m · ckd · prompt long",
         "openai/m · ckd · prompt long · top-k:2",
         "openai/m · ckd · prompt short",
         "openai/m · ckd · prompt short · top-k:2",
     ]
-    again = plan_of(plan.content, "sweep.json")  # holds the texts, not the names of the files
+    again = grid_of(plan.content, "grid.json")  # holds the texts, not the names of the files
     assert [cell.config for cell in again.cells] == [cell.config for cell in plan.cells]
     assert plan.cells[2].config.asking.prompt == PromptTemplate(
         "short", built_in_prompt() + "short"

@@ -64,13 +64,13 @@ def test_no_table_cuts_a_column_on_a_wide_screen(
     assert page.evaluate(CUT_TABLES) == []
 
 
-def test_a_sweep_begins_with_its_finding_and_cuts_no_column(
+def test_a_grid_begins_with_its_finding_and_cuts_no_column(
     watched: Watched, tmp_path: Path
 ) -> None:
-    sweep = RESULTS["sweep"]()
-    (tmp_path / "sweep.html").write_text(page_of(sweep.document()), encoding="utf-8")
+    grid = RESULTS["grid"]()
+    (tmp_path / "grid.html").write_text(page_of(grid.document()), encoding="utf-8")
     watched.page.set_viewport_size({"width": 1280, "height": 900})
-    watched.page.goto((tmp_path / "sweep.html").as_uri())
+    watched.page.goto((tmp_path / "grid.html").as_uri())
     assert watched.page.evaluate(CUT_TABLES) == []
     text = watched.page.inner_text("main")
     # The best model is named before any table, and where runs are kept comes last.

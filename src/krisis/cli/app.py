@@ -18,11 +18,10 @@ from krisis.registry import fault_of_own_code
 # Group of the help → command → (module that holds its `app`, one line of help).
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Evaluate": {
-        "run": ("krisis.cli.run", "Run a suite on a model and score the answers."),
-        "sweep": ("krisis.cli.sweep", "Run several models on several tasks."),
+        "run": ("krisis.cli.run", "Run suites on models and score the answers."),
         "resume": (
             "krisis.cli.resume",
-            "Finish a run or a sweep that was cut short.",
+            "Finish a run or a grid that was cut short.",
         ),
         "read": ("krisis.cli.read", "Have a person answer the cases, as a run."),
         "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),

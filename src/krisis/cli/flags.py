@@ -106,11 +106,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--loss": ("NAME", "Loss: error, abs, abs_norm or cost. Default: the task's own."),
     "--margin": ("", "Largest acceptable loss: a number, or METRIC=NUMBER for one metric."),
     "--markdown": ("FILE", "Write a Markdown table to this file."),
-    "--max-cells": ("", "Maximum number of cells run at the same time. Default: 4."),
-    "--max-local-cells": (
-        "",
-        "Of these, the maximum whose model runs on this machine. Default: 1.",
-    ),
     "--max-not-evaluated": (
         "SHARE",
         "Largest share of cases without a reply at which a run is still judged.",

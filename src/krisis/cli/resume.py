@@ -1,4 +1,4 @@
-"""`krisis resume`: finish a run or a sweep that was cut short."""
+"""`krisis resume`: finish a run or a grid of runs that was cut short."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from pathlib import Path
 import typer
 
 from krisis.cli.help import command, new_app
-from krisis.cli.run_command import announce, execute_run, write_run_file
+from krisis.cli.run_command import announce, execute_run, resume_grid, write_run_file
 from krisis.cli.run_options import given_options, with_options
-from krisis.cli.sweep import resume_sweep
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config
-from krisis.execution.grid import SweepFolder
+from krisis.execution.grid import GridFolder
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonObject, JsonValue
 from krisis.runs.load import read_description
@@ -23,20 +22,20 @@ TRUST_OPTION = typer.Option(False, "--trust")
 
 
 def resume(
-    run: Path = typer.Argument(..., help="A run, or the folder of a sweep."),
+    run: Path = typer.Argument(..., help="A run, or the folder of a grid."),
     failed: bool = typer.Option(False, "--failed"),
     trust: bool = TRUST_OPTION,
     **options: JsonValue,
 ) -> None:
-    """Finish a run or a sweep that was cut short; records that have a row are not asked again."""
-    sweep = SweepFolder(run)
-    if sweep.exists:
+    """Finish a run or a grid that was cut short; records that have a row are not asked again."""
+    grid = GridFolder(run)
+    if grid.exists:
         if failed:
             raise InvalidValue(
-                f"{run} is a sweep, and --failed is for one run; type: krisis resume {run}/RUN "
+                f"{run} is a grid, and --failed is for one run; type: krisis resume {run}/RUN "
                 "--failed"
             )
-        resume_sweep(sweep, given_options(options), trust=trust)
+        resume_grid(grid, given_options(options), trust=trust)
         return
     config = stored_config(run, options, trust=trust)
     recorder = Recorder.resume(run, retry_failed=failed, announce=announce)

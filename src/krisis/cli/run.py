@@ -1,27 +1,27 @@
-"""`krisis run`: run a suite on a model and score the answers."""
+"""`krisis run`: run suites on models and score the answers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
 from krisis.backends.wording import built_in_prompt
 from krisis.cli.help import command, new_app
-from krisis.cli.run_command import announce, execute_run, write_run_file
+from krisis.cli.run_command import announce, execute_run, start_grid, write_run_file
 from krisis.cli.run_options import given_options, with_options
-from krisis.cli.sweep import start
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.assembly import dry_run_text, suite_of
-from krisis.execution.config import RunConfig, checked_config, config_text, read_config
-from krisis.execution.grid import AXES, plan_of
+from krisis.execution.config import RunConfig, config_text
+from krisis.execution.grid import AXES, grid_of, read_settings, with_axes
 from krisis.execution.recorder import Recorder
-from krisis.json_values import JsonObject, JsonValue
+from krisis.json_values import JsonValue
 
 # Plain help: boxes of 80 columns would cut the long names of the options.
 app = new_app()
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".db", ".sqlite", ".duckdb", ".xlsx")
-# The axes of a sweep: each of these options may be given several times.
+# The axes of a grid: each of these options may be given several times.
 _MODE = typer.Option([], "--mode")
 _MODEL = typer.Option([], "--model")
 _TASK = typer.Option([], "--task")
@@ -56,33 +56,34 @@ def run(
     instructions: list[str] = _INSTRUCTIONS,
     **options: JsonValue,
 ) -> list[Path]:
-    """Run a suite on a model and score the answers."""
+    """Run a suite on one or several models and score the answers."""
     if print_prompt:
         typer.echo(built_in_prompt(), nl=False)
         return []
     _refuse_table(suite)
-    stored = read_config(config, check=not print_config) if config is not None else {}
+    stored = read_settings(config, check=not print_config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
-    axes: JsonObject = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
+    axes: dict[str, Sequence[JsonValue]]
+    axes = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
     axes |= {"prompts": prompt, "elicits": elicit, "instructions": instructions}
-    if detach and not {**stored, **given}.get("batch"):
+    content = with_axes({**stored, **given}, axes)
+    if detach and not content.get("batch"):
         raise InvalidValue("--detach leaves provider batches to themselves; give --batch as well")
-    lists = {axis: list(dict.fromkeys(values)) for axis, values in axes.items() if values}
-    if any(len(values) > 1 for axis, values in lists.items() if axis != "modes"):
-        return _sweep({**stored, **given}, lists, resume, dry_run, print_config)
-    given |= {AXES[axis]: values[0] for axis, values in lists.items() if axis != "modes"}
-    settings = [
-        checked_config({**stored, **given, **chosen}, str(config or "krisis run"))
-        for chosen in ([{"mode": name} for name in dict.fromkeys(mode)] or [{}])
-    ]
+    grid = grid_of(content, str(config or "krisis run"))
+    if print_config:
+        typer.echo("---\n".join(config_text(cell.config) for cell in grid.cells), nl=False)
+        return []
+    settings = [cell.config for cell in grid.cells]
+    if any(one.model_copy(update={"mode": settings[0].mode}) != settings[0] for one in settings):
+        if resume:
+            raise InvalidValue("--resume continues one run; of a grid type: krisis resume FOLDER")
+        return start_grid(grid, dry_run=dry_run)
     for one in settings[1:]:
         suite_of(one)  # a wrong second mode is refused before the first is paid for
-    if print_config:
-        typer.echo("---\n".join(map(config_text, settings)), nl=False)
-        return []
     if dry_run:
         typer.echo("\n".join(map(dry_run_text, settings)), nl=False)
         return []
+    # The modes of one model follow each other: each has a report, and one run file holds them.
     runs = [execute_run(one, _recorder(one, resume=resume), wait=not detach) for one in settings]
     write_run_file(settings[0], runs)
     return runs
@@ -99,21 +100,6 @@ def _refuse_table(suite: str | None) -> None:
         f"{suite} is a table, and a suite says what is asked about it; type: krisis init {suite}, "
         f"read {file}, then type: krisis run {file} --model NAME"
     )
-
-
-def _sweep(
-    given: JsonObject, lists: JsonObject, resume: bool, dry_run: bool, print_config: bool
-) -> list[Path]:
-    """Take several models, tasks or seeds as the plan of a sweep."""
-    if resume:
-        raise InvalidValue("--resume continues one run; of a sweep type: krisis resume FOLDER")
-    shared = {
-        name: value
-        for name, value in given.items()
-        if f"{name}s" not in lists and name not in lists
-    }
-    start(plan_of({**shared, **lists}, "krisis run"), dry_run, print_config)
-    return []
 
 
 def _recorder(settings: RunConfig, *, resume: bool) -> Recorder:
@@ -135,5 +121,6 @@ command(
     "krisis run phq8 --mode few_shot --model openai/NAME --repeats 5",
     "krisis run clinic.yaml --model openai/NAME",
     "krisis run ckd --model guideline --model logistic --task staging",
+    "krisis run --config plan.yaml --dry-run",
     "krisis run --config runs/RUN.krisis",
 )(with_options(run, _NAMES))

@@ -67,8 +67,6 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Speed": {
         "max_concurrency": "NUMBER",
-        "max_cells": "NUMBER",
-        "max_local_cells": "NUMBER",
         "adaptive": "",
         "requests_per_minute": "NUMBER",
         "tokens_per_minute": "NUMBER",

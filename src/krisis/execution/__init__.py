@@ -6,16 +6,12 @@ _HOMES = {
     "Cluster": "krisis.execution.cluster",
     "Execution": "krisis.execution.options",
     "Recorder": "krisis.execution.recorder",
-    "SweepFolder": "krisis.execution.grid",
-    "plan_of": "krisis.execution.grid",
     "progress_display": "krisis.execution.progress",
 }
 __all__ = [
     "Cluster",
     "Execution",
     "Recorder",
-    "SweepFolder",
-    "plan_of",
     "progress_display",
 ]
 __getattr__ = lazily(__name__, _HOMES)

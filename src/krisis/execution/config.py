@@ -25,9 +25,7 @@ from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
 from krisis.json_values import JsonObject, JsonValue
 from krisis.runs.load import read_description
-from krisis.runs.places import is_run_file
 from krisis.runs.trust import OWN_SETTINGS, require_own
-from krisis.yaml_values import read_mapping
 
 # Where a cluster is: processes to start here, or the scheduler of Dask.
 _PLACE = re.compile(r"local:[1-9]\d{0,2}|(?:tcp|tls)://[^\s/@:]+:\d{1,5}|tcp://\[[\da-f:]+\]:\d+")
@@ -242,24 +240,8 @@ def _hint(name: str, given: JsonObject) -> str:
     return f"type for instance: krisis run {suite} --model guideline, or --model openai/NAME"
 
 
-def read_config(path: Path, *, check: bool = True) -> JsonObject:
-    """Read a YAML or JSON file, or the configuration inside a run.
-
-    With ``check`` the configuration of a stranger's run is refused.
-    """
-    if is_run_file(path):
-        return _config_of_run(path, check=check)
-    content = read_mapping(path, "options such as `suite: ckd`", option="--config")
-    if "models" in content:
-        raise InvalidFile(f"{path} is the plan of a sweep; type: krisis sweep {path}")
-    if "tasks" in content and "model" not in content:
-        raise InvalidFile(
-            f"{path} is a suite, not the settings of a run; type: krisis run {path} --model NAME"
-        )
-    return dict(content)
-
-
-def _config_of_run(path: Path, *, check: bool) -> JsonObject:
+def config_of_run(path: Path, *, check: bool) -> JsonObject:
+    """Return the configuration inside a run; with ``check`` a stranger's is refused."""
     described = read_description(path)
     if described.imported:
         raise InvalidFile(f"{path} is an imported run: krisis asked no model for it")

@@ -1,10 +1,10 @@
-"""The plan of a sweep: models × tasks × prompts and so on as cells, and the folder that holds them.
+"""Several runs as one grid: models × tasks × prompts and so on, and the folder that holds them.
 
 ::
 
-    runs/20260102T030405Z_sweep_3fa94c/
-        sweep.json          the plan, so that the sweep can be finished or repeated
-        sweep.html          its cells side by side and compared, written when it ends
+    runs/20260102T030405Z_grid_3fa94c/
+        grid.json          the plan, so that the grid can be finished or repeated
+        grid.html          its cells side by side and compared, written when it ends
         20260102T…/         one ordinary run for each cell
         lock, writer        held by the one process that writes, and its number
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.backends.template import read_template
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
-from krisis.execution.config import RESUMABLE, RunConfig, checked_config
+from krisis.execution.config import RESUMABLE, RunConfig, checked_config, config_of_run
 from krisis.execution.recorder import versions
 from krisis.json_values import JsonObject, JsonValue, read_object, write_text
 from krisis.runs.load import list_runs, read_description
@@ -42,13 +42,12 @@ AXES = {
     "elicits": "elicit",
     "instructions": "instructions",
 }
-# Said once for the whole sweep.
-_OF_THE_SWEEP = ("max_cost", "max_tokens", "out", "display", "cache", "cache_path", "prices")
+# Said once for the whole grid.
+_OF_THE_GRID = ("max_cost", "max_tokens", "out", "display", "cache", "cache_path", "prices")
 _NOT_OF_AN_ENTRY = {
-    "tasks": {*_OF_THE_SWEEP, "model"},
-    "models": {*_OF_THE_SWEEP, "suite", "task", "mode", "seed", "prompt", "elicit", "instructions"},
+    "tasks": {*_OF_THE_GRID, "model"},
+    "models": {*_OF_THE_GRID, "suite", "task", "mode", "seed", "prompt", "elicit", "instructions"},
 }
-_HINT = "models: [guideline, logistic]"
 
 
 class ParallelCells(BaseModel):
@@ -63,18 +62,18 @@ class ParallelCells(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRun:
-    """One run of a sweep, under the name that tells it apart from the others."""
+class GridCell:
+    """One run of a grid, under the name that tells it apart from the others."""
 
     name: str
     config: RunConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """All cells of a sweep in the order in which they begin, and the words that it was made of."""
+class Grid:
+    """All cells of a grid in the order in which they begin, and the words that it was made of."""
 
-    cells: list[PlannedRun]
+    cells: list[GridCell]
     side_by_side: ParallelCells
     content: JsonObject
 
@@ -84,29 +83,42 @@ class Plan:
         return self.cells[0].config
 
 
-def read_plan(path: Path, *, check: bool = True) -> JsonObject:
-    """Read the YAML or JSON file of a plan, or the plan inside the folder of a sweep.
+def read_settings(path: Path, *, check: bool = True) -> JsonObject:
+    """Read what `krisis run` is given as ``--config``: YAML or JSON, a run, the plan of a grid.
 
-    With ``check`` the plan of a stranger's sweep is refused.
+    With ``check`` the settings of a stranger's run or grid are refused.
     """
-    if path.is_dir():
-        raise InvalidFile(
-            f"{path} is a folder; name the file of a plan, or finish a sweep: krisis resume {path}"
-        )
     if is_run_file(path):
-        raise InvalidFile(f"{path} is one run; to repeat it, type: krisis run --config {path}")
-    content = read_mapping(path, f"the plan of a sweep such as `{_HINT}`", option="the plan's name")
-    if content.get("kind") == "krisis.sweep":
-        found = SweepManifest.checked(content, path)
+        return config_of_run(path, check=check)
+    if path.is_dir():
+        raise InvalidFile(f"{path} is a folder; to finish what it holds: krisis resume {path}")
+    content = read_mapping(path, "options such as `suite: ckd`", option="--config")
+    if content.get("kind") == "krisis.grid":
+        found = GridManifest.checked(content, path)
         if check:
-            require_own(path, found.sweep_id, found.plan, instead=OWN_PLAN)
+            require_own(path, found.grid_id, found.plan, instead=OWN_PLAN)
         return found.plan
-    if "models" not in content and "model" not in content:
-        raise InvalidFile(f"{path} names no models; add a list such as `{_HINT}`")
+    if isinstance(content.get("tasks"), Mapping):
+        raise InvalidFile(
+            f"{path} is a suite, not the settings of a run; type: krisis run {path} --model NAME"
+        )
     return dict(content)
 
 
-def plan_of(content: JsonObject, place: str) -> Plan:
+def with_axes(content: JsonObject, given: Mapping[str, Sequence[JsonValue]]) -> JsonObject:
+    """Return settings in which what is given of an axis replaces what was there of it.
+
+    >>> with_axes({"models": ["a", "b"], "seed": 1}, {"models": ["c"], "seeds": [1, 2]})
+    {'model': 'c', 'seeds': [1, 2]}
+    """
+    chosen = {axis: list(dict.fromkeys(values)) for axis, values in given.items() if values}
+    gone = {name for axis in chosen for name in (axis, AXES[axis])}
+    kept = {name: value for name, value in content.items() if name not in gone}
+    single = {AXES[axis]: values[0] for axis, values in chosen.items() if len(values) == 1}
+    return {**kept, **single, **{axis: many for axis, many in chosen.items() if len(many) > 1}}
+
+
+def grid_of(content: JsonObject, place: str) -> Grid:
     """Return the cells of a plan, every one checked; the models of one task follow each other."""
     known = [*AXES, *ParallelCells.model_fields, *RunConfig.model_fields]
     for name in content:
@@ -125,16 +137,11 @@ def plan_of(content: JsonObject, place: str) -> Plan:
         combinations = [_joined(one, entry, axis) for one in combinations for entry in entries]
     for chosen in combinations:
         config = checked_config({**shared, **chosen}, place)
-        if config.batch:
-            raise InvalidValue(
-                f"{place}: a sweep asks in ordinary calls, not by provider batches; leave out "
-                "batch, or start a run of its own for each model and task: krisis run --batch"
-            )
         if not any(config == other for other, _ in found):
             found.append((config, chosen))
     names = _names(found, with_seed=len(lists["seeds"]) > 1)
-    cells = [PlannedRun(name, config) for name, (config, _) in zip(names, found, strict=True)]
-    return Plan(cells, _side_by_side(content, place), content)
+    cells = [GridCell(name, config) for name, (config, _) in zip(names, found, strict=True)]
+    return Grid(cells, _side_by_side(content, place), content)
 
 
 def _with_prompts(content: JsonObject, place: str) -> JsonObject:
@@ -179,7 +186,7 @@ def _entry(entry: JsonValue, axis: str, place: str) -> JsonObject:
             raise InvalidFile(f"{place}: {axis}: {unknown}")
         if name in _NOT_OF_AN_ENTRY[axis]:
             raise InvalidValue(
-                f"{place}: {name} cannot be set for one of the {axis}; set it for the whole sweep"
+                f"{place}: {name} cannot be set for one of the {axis}; set it for the whole grid"
             )
     if option not in entry and not (axis == "tasks" and "suite" in entry):
         raise InvalidValue(f"{place}: an entry of {axis} lacks its {option}: {dict(entry)!r}")
@@ -224,20 +231,20 @@ def _side_by_side(content: JsonObject, place: str) -> ParallelCells:
         ) from None
 
 
-class SweepManifest(BaseModel):
-    """What a sweep is: enough to finish it and to repeat it."""
+class GridManifest(BaseModel):
+    """What a grid is: enough to finish it and to repeat it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    kind: Literal["krisis.sweep"] = "krisis.sweep"
+    kind: Literal["krisis.grid"] = "krisis.grid"
     schema_version: Literal[1] = 1
-    sweep_id: str
+    grid_id: str
     created_at: str
     versions: dict[str, str] = {}
     plan: JsonObject
 
     @classmethod
-    def checked(cls, content: JsonObject, path: Path) -> SweepManifest:
+    def checked(cls, content: JsonObject, path: Path) -> GridManifest:
         """Return the manifest, or one sentence about what is wrong with it."""
         try:
             return cls.model_validate(content)
@@ -248,15 +255,15 @@ class SweepManifest(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class SweepFolder:
-    """The places inside the folder of a sweep."""
+class GridFolder:
+    """The places inside the folder of a grid."""
 
     path: Path
 
     @property
     def manifest(self) -> Path:
         """Where it says what was planned."""
-        return self.path / "sweep.json"
+        return self.path / "grid.json"
 
     @property
     def page(self) -> Path:
@@ -265,25 +272,25 @@ class SweepFolder:
 
     @property
     def exists(self) -> bool:
-        """Say whether the folder is that of a sweep."""
+        """Say whether the folder is that of a grid."""
         return self.manifest.is_file()
 
     @classmethod
-    def created(cls, plan: Plan) -> SweepFolder:
-        """Make the folder of a new sweep."""
-        created_at, sweep_id = datetime.now(UTC), secrets.token_hex(3)
-        name = f"{created_at.strftime('%Y%m%dT%H%M%SZ')}_sweep_{sweep_id}"
-        folder = cls(Path(plan.settings.out) / name)
-        manifest = SweepManifest(
-            sweep_id=sweep_id,
+    def created(cls, grid: Grid) -> GridFolder:
+        """Make the folder of a new grid."""
+        created_at, grid_id = datetime.now(UTC), secrets.token_hex(3)
+        name = f"{created_at.strftime('%Y%m%dT%H%M%SZ')}_grid_{grid_id}"
+        folder = cls(Path(grid.settings.out) / name)
+        manifest = GridManifest(
+            grid_id=grid_id,
             created_at=created_at.isoformat(timespec="milliseconds"),
             versions=versions(),
-            plan=plan.content,
+            plan=grid.content,
         )
         try:
             folder.path.parent.mkdir(parents=True, exist_ok=True)
             folder.path.mkdir(mode=0o700)
-            note_own(sweep_id, manifest.plan)
+            note_own(grid_id, manifest.plan)
             write_text(folder.manifest, manifest.model_dump_json(indent=2) + "\n")
         except OSError as error:
             raise InvalidFile(
@@ -292,22 +299,22 @@ class SweepFolder:
             ) from None
         return folder
 
-    def plan(self, given: JsonObject, *, trust: bool = False) -> Plan:
-        """Return the plan of the sweep, changed where that cannot change an answer.
+    def grid(self, given: JsonObject, *, trust: bool = False) -> Grid:
+        """Return the grid as it was planned, changed where that cannot change an answer.
 
-        The plan of a stranger is refused unless it is to be trusted.
+        A stranger's is refused unless it is to be trusted.
         """
         refuse_links(self.manifest)
-        found = SweepManifest.checked(read_object(self.manifest), self.manifest)
+        found = GridManifest.checked(read_object(self.manifest), self.manifest)
         if trust:
-            note_own(found.sweep_id, found.plan)
-        require_own(self.path, found.sweep_id, found.plan, instead=TRUST)
-        return plan_of({**found.plan, **given}, str(self.path))
+            note_own(found.grid_id, found.plan)
+        require_own(self.path, found.grid_id, found.plan, instead=TRUST)
+        return grid_of({**found.plan, **given}, str(self.path))
 
-    def runs(self, plan: Plan) -> dict[str, Path]:
+    def runs(self, grid: Grid) -> dict[str, Path]:
         """Return the run of every cell that has one, by the name of the cell."""
         found: dict[str, Path] = {}
-        keys = {cell.name: _key(cell.config) for cell in plan.cells}
+        keys = {cell.name: _key(cell.config) for cell in grid.cells}
         for path in list_runs(self.path):
             try:
                 key = _key(checked_config(read_description(path).config, str(path)))

@@ -46,8 +46,8 @@ class Batching:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepContext:
-    """What a run of a sweep shares: account, budget, and its name there."""
+class GridContext:
+    """What a run of a grid shares: account, budget, and its name there."""
 
     account: Account
     shared_budget: SharedBudget
@@ -67,8 +67,8 @@ class Execution:
     ``stop_when`` ends it when a question is answered, such as ``"accuracy >= 0.85"``, and asks the
     records in random order. ``baselines`` scores the suite's baselines on the same records, for the
     report. With ``batching`` the provider is handed many calls at once, for half the price.
-    ``cluster`` has the calls carried out by the workers of a Dask cluster. ``sweep`` is given to
-    the runs of a sweep.
+    ``cluster`` has the calls carried out by the workers of a Dask cluster. ``grid`` is given to
+    the runs of a grid.
     """
 
     repeats: int = 1
@@ -83,7 +83,7 @@ class Execution:
     baselines: bool = False
     batching: Batching | None = None
     cluster: Cluster | None = None
-    sweep: SweepContext | None = None
+    grid: GridContext | None = None
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)

@@ -278,8 +278,8 @@ def _is_live(display: Display) -> bool:
     return display == "rich" or (display == "auto" and sys.stderr.isatty())
 
 
-class SweepDisplay:
-    """One display for all cells of a sweep, a line for each."""
+class GridDisplay:
+    """One display for all cells of a grid, a line for each."""
 
     def __init__(self, display: Display = "auto") -> None:
         self._display = display

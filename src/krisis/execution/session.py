@@ -291,7 +291,7 @@ class Session:
         )
 
     def _gate(self) -> Gate:
-        limits, context = self._execution.limits, self._execution.sweep
+        limits, context = self._execution.limits, self._execution.grid
         most = self._job.max_concurrency
         if context is None:
             account = None

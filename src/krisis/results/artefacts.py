@@ -42,8 +42,8 @@ ARTEFACTS: dict[str, Artefact] = {
     "metrics file": Artefact("a metrics file, which holds scores but no rows", _SCORES),
     "run file": Artefact("a run file", _ROWS),
     "Parquet rows": Artefact("a table of rows in Parquet", _ROWS),
-    "sweep folder": Artefact(
-        "the folder of a sweep; name one of its runs",
+    "grid folder": Artefact(
+        "the folder of a grid; name one of its runs",
         ("compare", "resume", "view"),
     ),
     "folder of runs": Artefact("a folder of runs, not one of them", ("compare", "view")),
@@ -63,7 +63,7 @@ ARTEFACTS: dict[str, Artefact] = {
         (),
         "use the krisis that wrote it or run again",
     ),
-    "plan": Artefact("the plan of a sweep", (), "krisis sweep takes it"),
+    "plan": Artefact("the plan of a grid", (), "it is given as --config to krisis run"),
     "table": Artefact(
         "a table",
         (),
@@ -75,7 +75,7 @@ _KINDS = {
     "krisis.result": "saved result",
     "krisis.metrics": "metrics file",
     "krisis.run": "old run",
-    "krisis.sweep": "plan",
+    "krisis.grid": "plan",
     "krisis.calibrator": "calibrator",
     "krisis.certificate": "certificate",
 }
@@ -113,8 +113,8 @@ def kind_of_content(content: JsonMapping) -> str:
 def _folder(path: Path) -> str:
     if (path / "manifest.json").is_file():
         return "old run"
-    if (path / "sweep.json").is_file():
-        return "sweep folder"
+    if (path / "grid.json").is_file():
+        return "grid folder"
     return "folder of runs" if any(path.glob(f"*{SUFFIX}")) else ""
 
 

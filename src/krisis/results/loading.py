@@ -77,7 +77,7 @@ def with_rows(result: BenchmarkResult, path: Path) -> BenchmarkResult:
 
 
 def expanded(paths: Sequence[Path]) -> list[Path]:
-    """Return runs by their paths: in place of a folder of runs, or of a sweep, the runs in it."""
+    """Return runs by their paths: in place of a folder of runs, or of a grid, the runs in it."""
     found: list[Path] = []
     for path in paths:
         inside = list_runs(path) if path.is_dir() and not is_run(path) else [path]

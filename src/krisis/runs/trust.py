@@ -1,6 +1,6 @@
 """Whose run is this? Resuming one uses the code, addresses and files that it names.
 
-A run or a sweep that this user starts on this machine is noted in the user's state folder, by a
+A run or a grid that this user starts on this machine is noted in the user's state folder, by a
 hash of its id *and* of the places that it names: a stranger's run has no such note, nor has a copy
 of one's own in which an address was exchanged. It is noted twice, by the places as they are written
 (`is_own`: this user made it, wherever it is looked at from) and as they are meant from the folder
@@ -22,7 +22,7 @@ from krisis.display import cut
 from krisis.errors import InvalidValue, UserError
 from krisis.json_values import JsonMapping, JsonValue, write_text
 
-# What names code, addresses or files, in the settings of a run and in the plan of a sweep.
+# What names code, addresses or files, in the settings of a run and in the plan of a grid.
 _FILES = ("data_path", "cache_path", "prices", "prompt", "prompts")
 _NAMES = (
     *("suite", "tasks", "model", "models", "base_url", "cluster", "metrics", "stop_when"),
@@ -77,14 +77,14 @@ def _resolved(name: str, text: str) -> str:
 
 
 def note_own(run_id: str, settings: JsonMapping) -> None:
-    """Note that this user started a run or a sweep; without a state folder it is not noted."""
+    """Note that this user started a run or a grid; without a state folder it is not noted."""
     with suppress(UserError, OSError):
         for places in (places_of(settings), list(_places(settings, ""))):
             write_text(_note(run_id, places), "", overwrite=True)
 
 
 def is_own(run_id: str, settings: JsonMapping) -> bool:
-    """Say whether this user started a run or a sweep that names these places."""
+    """Say whether this user started a run or a grid that names these places."""
     return _note(run_id, list(_places(settings, ""))).is_file()
 
 

@@ -86,7 +86,7 @@ class _Case:
 def _synthetic_cases(
     n_synthetic: int, seed: int, test_size: float, cohort: Cohort, withheld_rate: float
 ) -> tuple[_Case, ...]:
-    """Draw a cohort and write its interviews; the cells of a sweep differ in other options."""
+    """Draw a cohort and write its interviews; the cells of a grid differ in other options."""
     people = draw_cohort(n_synthetic, seed=seed, cohort=cohort)
     splits = draw_splits(len(people), seed=seed, test_size=test_size)
     cases = []

@@ -30,7 +30,7 @@ class RatePermit:
 class Account:
     """Lets calls of one or several runs of this process pass.
 
-    A run has an account of its own unless it is given one, as the cells of a sweep are. Other
+    A run has an account of its own unless it is given one, as the cells of a grid are. Other
     processes are not seen: one process per account.
     """
 

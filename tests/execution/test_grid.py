@@ -1,4 +1,4 @@
-"""Sweeps with the real SDKs against one server in three dialects, from the plan to the page."""
+"""Grids of runs with the real SDKs against one server in three dialects, from plan to page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import yaml
 from tests.commands import krisis
 from tests.execution.test_accounts import most_in
 
-from krisis.execution.grid import plan_of
+from krisis.execution.grid import grid_of
 from krisis.pages import shell
 from krisis.runs.load import list_runs, load_run
 from krisis.runs.places import WriterLock
@@ -178,9 +178,9 @@ def write_plan(folder: Path, provider: Provider, **more: Any) -> Path:
     return path
 
 
-def only_sweep(folder: Path) -> Path:
-    (sweep,) = [one for one in (folder / "runs").iterdir() if one.is_dir()]
-    return sweep
+def only_grid(folder: Path) -> Path:
+    (grid,) = [one for one in (folder / "runs").iterdir() if one.is_dir()]
+    return grid
 
 
 def openai_plan(folder: Path, provider: Provider, *, models: int = 2, **more: Any) -> Path:
@@ -200,35 +200,35 @@ def test_one_provider_fails_for_good_and_the_others_finish(
     tasks = ["detection", "staging", "risk"]
     make = openai_plan if "n" in refused else write_plan
     plan = make(tmp_path, provider, **({"models": 3} if "n" in refused else {}), tasks=tasks)
-    code, out, err = krisis("sweep", str(plan), cwd=tmp_path)
+    code, out, err = krisis("run", "--config", str(plan), cwd=tmp_path)
     assert code == 1, err
-    sweep = only_sweep(tmp_path)
-    results = [load_run(run) for run in list_runs(sweep)]
+    grid = only_grid(tmp_path)
+    results = [load_run(run) for run in list_runs(grid)]
     whole = [one for one in results if one.n_left == 0]
     assert len(whole) == 6
     closed = "openai/n" if "n" in refused else "anthropic/m"
     assert len(re.findall(rf"{closed} · ckd \w+: failed: .*(key|model)", out)) == 3
     assert "3 of 9 cells are not finished, 3 failed" in err
-    assert f"krisis resume runs/{sweep.name}" in err
-    code, _, refusal = krisis("resume", f"runs/{sweep.name}", "--failed", cwd=tmp_path)
+    assert f"krisis resume runs/{grid.name}" in err
+    code, _, refusal = krisis("resume", f"runs/{grid.name}", "--failed", cwd=tmp_path)
     assert (code, refusal.count("\n")) == (2, 1)
-    assert f"type: krisis resume runs/{sweep.name}/RUN --failed" in refusal
+    assert f"type: krisis resume runs/{grid.name}/RUN --failed" in refusal
     first = dict(provider.answered)
     assert len(provider.asked) - len(first) <= 9
     assert set(first.values()) == {1}
     assert len(first) == 6 * 3
 
-    code, out, _ = krisis("resume", f"runs/{sweep.name}", cwd=tmp_path)
+    code, out, _ = krisis("resume", f"runs/{grid.name}", cwd=tmp_path)
     assert code == 1
     assert dict(provider.answered) == first  # nothing was asked twice
     assert out.count("finished before") == 6
 
     provider.refused.clear()
-    code, out, err = krisis("resume", f"runs/{sweep.name}", cwd=tmp_path)
+    code, out, err = krisis("resume", f"runs/{grid.name}", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert set(provider.answered.values()) == {1}
     assert len(provider.answered) == 9 * 3
-    page = sweep.with_name(f"{sweep.name}.html").read_text()
+    page = grid.with_name(f"{grid.name}.html").read_text()
     assert all(f"ckd · {task}" in page for task in ("detection", "staging", "risk"))
     pairs = re.findall(r"<summary>(ckd · \w+)[^<]*: [^<]* compared with [^<]*</summary>", page)
     assert len(pairs) == 3 * 3  # the pairs of three models in three tasks
@@ -242,28 +242,28 @@ def test_cells_of_one_account_share_its_slots_and_one_budget(
 ) -> None:
     provider.latency_seconds = 0.02
     plan = openai_plan(tmp_path, provider, max_concurrency=2, batch_size=1)
-    code, _, err = krisis("sweep", str(plan), "--max-tokens", "60000", cwd=tmp_path)
+    code, _, err = krisis("run", "--config", str(plan), "--max-tokens", "60000", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert provider.most_open == 2
     assert len(provider.asked) == 4 * 12
-    # Each call is billed 110 tokens: a budget of 30 of them ends the sweep, not each of its cells.
+    # Each call is billed 110 tokens: a budget of 30 of them ends the grid, not each of its cells.
     again = openai_plan(tmp_path, provider, out="again", cache=False, batch_size=1)
-    words = ("sweep", str(again), "--max-tokens", str(30 * 110))
+    words = ("run", "--config", str(again), "--max-tokens", str(30 * 110))
     n_before = len(provider.asked)
     code, out, err = krisis(*words, cwd=tmp_path)
     assert code == 0, err
     n_first = len(provider.asked) - n_before
     assert 15 <= n_first <= 30
     assert "max_tokens 3300" in out
-    (sweep,) = [one for one in (tmp_path / "again").iterdir() if one.is_dir()]
-    code, _, err = krisis("resume", str(sweep), cwd=tmp_path)  # what was spent is not forgotten
+    (grid,) = [one for one in (tmp_path / "again").iterdir() if one.is_dir()]
+    code, _, err = krisis("resume", str(grid), cwd=tmp_path)  # what was spent is not forgotten
     assert len(provider.asked) - n_before <= 30
-    code, _, err = krisis("resume", str(sweep), "--max-tokens", "60000", cwd=tmp_path)
+    code, _, err = krisis("resume", str(grid), "--max-tokens", "60000", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert len(provider.asked) - n_before == 4 * 12
 
 
-def test_several_models_of_run_are_a_sweep_and_its_grid_is_shown_first(tmp_path: Path) -> None:
+def test_several_models_of_run_are_a_grid_and_its_grid_is_shown_first(tmp_path: Path) -> None:
     words = ("run", "ckd", "--model", "guideline", "--model", "majority", "--seed", "1")
     more = ("--seed", "2", "--limit", "8", "--display", "plain", "--no-baselines")
     more += ("--n-synthetic", "20")
@@ -278,22 +278,22 @@ def test_several_models_of_run_are_a_sweep_and_its_grid_is_shown_first(tmp_path:
     code, out, err = krisis(*words, *more, "--metric", "accuracy", cwd=tmp_path)
     assert code == 0, err
     assert "guideline · ckd · seed 1: 8/8 · " in err  # a line for each cell
-    assert len(list_runs(only_sweep(tmp_path))) == 4
+    assert len(list_runs(only_grid(tmp_path))) == 4
     title = r"(?m)^ckd · detection · (seed \d): Runs, best first$"
     assert re.findall(title, out) == ["seed 1", "seed 2"]  # seeds are different patients
-    page = only_sweep(tmp_path).with_suffix(".html").read_text()
+    page = only_grid(tmp_path).with_suffix(".html").read_text()
     for seed in ("seed 1", "seed 2"):
         pair = f"ckd · detection · {seed}: majority compared with guideline"
         assert page.count(f"<summary>{pair}</summary>") == 1
-    again = str(only_sweep(tmp_path) / "sweep.json")
-    code, out, _ = krisis("sweep", again, "--print-config", cwd=tmp_path)
+    again = str(only_grid(tmp_path) / "grid.json")
+    code, out, _ = krisis("run", "--config", again, "--print-config", cwd=tmp_path)
     assert out.count("model: guideline") == 2
 
 
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        ({}, "names no models"),
+        ({}, "suite is missing"),
         ({"models": "guideline", "suite": "ckd"}, "models must be a list, received 'guideline'"),
         ({"models": [], "suite": "ckd"}, "models must be a list, received []"),
         ({"models": ["guidelin"], "suite": "ckd"}, "did you mean 'guideline'"),
@@ -303,7 +303,7 @@ def test_several_models_of_run_are_a_sweep_and_its_grid_is_shown_first(tmp_path:
         ({"models": ["guideline", "lexicon"], "suite": "ckd"}, "lexicon"),
         ({"models": ["guideline"], "model": "logistic", "suite": "ckd"}, "both model and models"),
         ({"models": [{"temperature": 1}], "suite": "ckd"}, "lacks its model"),
-        ({"models": [{"model": "guideline", "max_cost": 1}], "suite": "ckd"}, "whole sweep"),
+        ({"models": [{"model": "guideline", "max_cost": 1}], "suite": "ckd"}, "whole grid"),
         ({"models": [{"model": "guideline", "temprature": 1}], "suite": "ckd"}, "temperature"),
         ({"models": ["guideline"], "suite": "ckd", "seeds": [1, "x"]}, "received 'x'"),
         ({"models": ["guideline"], "suite": "ckd", "seeds": [{"seed": 1}]}, "list of values"),
@@ -326,18 +326,18 @@ def test_a_mistake_in_a_plan_is_one_sentence_before_anything_is_made(
     for name in (*KEYS, "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
-    code, _, err = krisis("sweep", "plan.yaml", cwd=tmp_path)
+    code, _, err = krisis("run", "--config", "plan.yaml", cwd=tmp_path)
     assert code == 2
     assert words in err
     assert err.count("\n") == 1
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_cost_bound_of_a_sweep_needs_every_price_and_local_models_are_free(
+def test_a_cost_bound_of_a_grid_needs_every_price_and_local_models_are_free(
     tmp_path: Path, provider: Provider
 ) -> None:
     plan = openai_plan(tmp_path, provider, max_cost=1.0)
-    code, _, err = krisis("sweep", str(plan), cwd=tmp_path)
+    code, _, err = krisis("run", "--config", str(plan), cwd=tmp_path)
     assert code == 2
     assert "the price of openai/m, openai/n is not known" in err
     assert provider.asked == []
@@ -345,22 +345,23 @@ def test_a_cost_bound_of_a_sweep_needs_every_price_and_local_models_are_free(
     assert krisis("run", "ckd", *TWO_RULES, "--max-cost", "1", cwd=tmp_path)[0] == 0
 
 
-def test_a_second_process_on_a_sweep_is_refused_and_its_plan_is_kept(tmp_path: Path) -> None:
+def test_a_second_process_on_a_grid_is_refused_and_its_plan_is_kept(tmp_path: Path) -> None:
     assert krisis("run", "ckd", *TWO_RULES, cwd=tmp_path)[0] == 0
-    sweep = only_sweep(tmp_path)
-    lock = WriterLock(sweep / "sweep.json")
-    code, _, err = krisis("resume", str(sweep), cwd=tmp_path)
+    grid = only_grid(tmp_path)
+    lock = WriterLock(grid / "grid.json")
+    code, _, err = krisis("resume", str(grid), cwd=tmp_path)
     lock.release()
     assert code == 2
     assert "is being written by another process" in err
-    code, _, err = krisis("show", str(sweep), cwd=tmp_path)
+    code, _, err = krisis("show", str(grid), cwd=tmp_path)
     assert code == 2
-    assert f"{sweep} is the folder of a sweep; name one of its runs" in err
-    code, _, err = krisis("run", "--config", str(sweep / "sweep.json"), cwd=tmp_path)
-    assert code == 2
-    manifest = sweep / "sweep.json"
+    assert f"{grid} is the folder of a grid; name one of its runs" in err
+    assert krisis("run", "--config", str(grid / "grid.json"), cwd=tmp_path)[0] == 0
+    repeated = [one for one in grid.parent.iterdir() if one.is_dir() and one != grid]
+    assert [len(list_runs(one)) for one in repeated] == [2]
+    manifest = grid / "grid.json"
     manifest.write_text(manifest.read_text().replace('"plan"', '"plam"'))
-    code, _, err = krisis("resume", str(sweep), cwd=tmp_path)
+    code, _, err = krisis("resume", str(grid), cwd=tmp_path)
     assert (code, err.count("\n")) == (2, 1)
     assert "was it edited?" in err
 
@@ -392,7 +393,7 @@ def test_the_models_of_a_task_follow_each_other_and_repetitions_are_one_cell() -
         "models": ["guideline", {"model": "openai/a", "temperature": 1}, "guideline", "openai/a"],
         "tasks": ["detection", {"suite": "diabetes"}],
     }
-    names = [cell.name for cell in plan_of(content, "plan").cells]
+    names = [cell.name for cell in grid_of(content, "plan").cells]
     assert names == [
         "guideline · ckd detection",
         "openai/a · ckd detection (temperature 1)",
@@ -415,7 +416,7 @@ def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
 
 
 # A minute that lasts four seconds, on a machine that may be too busy to send anything for as long.
-QUICK_SWEEP = """
+QUICK_GRID = """
 from krisis.execution.pacing import rates
 rates.MINUTE_SECONDS, rates.TRAVEL_SECONDS, rates.BURST_SECONDS = 4.0, 30.0, 0.1
 from krisis.cli.app import main
@@ -427,13 +428,13 @@ main()
 @pytest.mark.parametrize(
     "limit", [{"requests_per_minute": 40}, {"tokens_per_minute": 20_000}], ids=["calls", "tokens"]
 )
-def test_a_server_never_sees_more_than_the_limit_from_the_cells_of_a_sweep(
+def test_a_server_never_sees_more_than_the_limit_from_the_cells_of_a_grid(
     limit: dict[str, int], tmp_path: Path, provider: Provider
 ) -> None:
     provider.latency_seconds = 0.02
     more = {"limit": 40, "batch_size": 1, "cache": False, "max_output_tokens": 100, **limit}
     plan = openai_plan(tmp_path, provider, models=3, tasks=["detection"], **more)
-    words = [sys.executable, "-c", QUICK_SWEEP, "sweep", str(plan)]
+    words = [sys.executable, "-c", QUICK_GRID, "run", "--config", str(plan)]
     subprocess.run(words, cwd=tmp_path, stdout=subprocess.DEVNULL, check=True, timeout=300)
     assert len(provider.asked) == 3 * 40
     n_each = 1 if "requests_per_minute" in limit else 110
@@ -452,9 +453,9 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def rows_once(sweep: Path, n_cells: int, n_rows: int) -> None:
+def rows_once(grid: Path, n_cells: int, n_rows: int) -> None:
     """Check that every record of every cell has exactly one row."""
-    runs = list_runs(sweep)
+    runs = list_runs(grid)
     assert len(runs) == n_cells
     for run in runs:
         result = load_run(run)
@@ -464,28 +465,26 @@ def rows_once(sweep: Path, n_cells: int, n_rows: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_asked", [1, 20, 47, 90])
-def test_a_sweep_that_is_killed_loses_and_doubles_nothing(
+def test_a_grid_that_is_killed_loses_and_doubles_nothing(
     tmp_path: Path, provider: Provider, n_asked: int
 ) -> None:
     provider.latency_seconds = 0.03
     plan = write_plan(tmp_path, provider, batch_size=1, cache=False)
-    sweep = start("sweep", str(plan), cwd=tmp_path)
+    grid = start("run", "--config", str(plan), cwd=tmp_path)
     wait_until(lambda: len(provider.asked) >= n_asked)
-    sweep.kill()
-    sweep.communicate()
+    grid.kill()
+    grid.communicate()
     finished = {
         (run.name, row.record_id)
-        for run in list_runs(only_sweep(tmp_path))
+        for run in list_runs(only_grid(tmp_path))
         for row in load_run(run).evaluation_results
     }
     time.sleep(0.1)
     n_before = len(provider.asked)
-    folder = f"runs/{only_sweep(tmp_path).name}"
-    code, _, err = krisis("resume", folder, "--max-cells", "9", cwd=tmp_path)
-    assert code == 2  # an option of a new sweep only
+    folder = f"runs/{only_grid(tmp_path).name}"
     code, _, err = krisis("resume", folder, cwd=tmp_path)
     assert (code, err) == (0, "")
-    rows_once(only_sweep(tmp_path), 9, 12)
+    rows_once(only_grid(tmp_path), 9, 12)
     assert len(provider.asked) - n_before == 9 * 12 - len(finished)
 
 
@@ -495,13 +494,13 @@ def test_ctrl_c_once_finishes_calls_in_progress_and_twice_quits(
 ) -> None:
     provider.latency_seconds = 0.4
     plan = openai_plan(tmp_path, provider, batch_size=1, cache=False)
-    sweep = start("sweep", str(plan), cwd=tmp_path)
+    grid = start("run", "--config", str(plan), cwd=tmp_path)
     wait_until(lambda: len(provider.asked) >= 6)
-    sweep.send_signal(signal.SIGINT)
-    _, err = sweep.communicate(timeout=60)
-    assert sweep.returncode == 130, err
+    grid.send_signal(signal.SIGINT)
+    _, err = grid.communicate(timeout=60)
+    assert grid.returncode == 130, err
     assert "Finishing calls in progress" in err
-    folder = only_sweep(tmp_path)
+    folder = only_grid(tmp_path)
     n_rows = sum(len(load_run(run).evaluation_results) for run in list_runs(folder))
     assert n_rows == len(provider.asked) == sum(provider.answered.values()) < 48
     provider.latency_seconds = 30.0

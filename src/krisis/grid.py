@@ -1,4 +1,4 @@
-"""`run_sweep`: the cells of a plan side by side, with one budget and one limit per account."""
+"""`run_grid`: the cells of a grid side by side, with one budget and one limit per account."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from krisis.execution.assembly import (
 from krisis.execution.batches import with_distinct_ids
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.cluster import Cluster
-from krisis.execution.grid import Plan, PlannedRun, SweepFolder
-from krisis.execution.options import Execution, SweepContext
+from krisis.execution.grid import Grid, GridCell, GridFolder
+from krisis.execution.options import Execution, GridContext
 from krisis.execution.pacing.account import accounts_of
 from krisis.execution.pacing.budget import Limits, SharedBudget, Tokens
 from krisis.execution.pacing.prices import Price, price_of, read_prices
-from krisis.execution.progress import SweepDisplay
+from krisis.execution.progress import GridDisplay
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.registry import fault_of_own_code
@@ -55,9 +55,9 @@ _OF_THE_SUITE = {
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A cell with everything that it needs, made before the first call of the sweep."""
+    """A cell with everything that it needs, made before the first call of the grid."""
 
-    cell: PlannedRun
+    cell: GridCell
     parts: Assembled
     price: Price | None
 
@@ -79,7 +79,7 @@ class Ready:
 class CellEnd:
     """How a cell ended: with a result, or with the reason why it failed for good."""
 
-    cell: PlannedRun
+    cell: GridCell
     run: Path | None = None
     result: BenchmarkResult | None = None
     problem: str = ""
@@ -87,7 +87,7 @@ class CellEnd:
 
     @property
     def is_failed(self) -> bool:
-        """Say whether the cell failed: the others of the sweep went on without it."""
+        """Say whether the cell failed: the others of the grid went on without it."""
         return bool(self.problem)
 
     @property
@@ -112,8 +112,8 @@ class CellEnd:
         return ", ".join([words, *counts.parts()[2:]])
 
 
-class SweepStop(Stop):
-    """Ends all cells of a sweep: those that run finish their calls, the others do not begin."""
+class GridStop(Stop):
+    """Ends all cells of a grid: those that run finish their calls, the others do not begin."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,16 +126,21 @@ class SweepStop(Stop):
             cell.request(cause)
 
 
-def prepare(plan: Plan, *, asks: bool = True) -> list[Ready]:
-    """Make the parts of every cell and find every mistake of the plan; nothing is sent.
+def prepare(grid: Grid, *, asks: bool = True) -> list[Ready]:
+    """Make the parts of every cell and find every mistake of the grid; nothing is sent.
 
     A suite is loaded once for all cells that share it. A model that takes long to load is loaded
-    when its cell begins. A sweep that ``asks`` nobody needs no keys.
+    when its cell begins. A grid that ``asks`` nobody needs no keys.
     """
+    if any(cell.config.batch for cell in grid.cells):
+        raise InvalidValue(
+            "the runs of a grid are asked in ordinary calls, not by provider batches; leave out "
+            "batch, or start a run of its own for each model and task: krisis run --batch"
+        )
     suites: dict[str, BaseDataSuite] = {}
     parts: list[Assembled] = []
     without_key: dict[str, str] = {}
-    for cell in plan.cells:
+    for cell in grid.cells:
         key = cell.config.model_dump_json(include=_OF_THE_SUITE)
         suites[key] = suites[key] if key in suites else suite_of(cell.config)
         try:
@@ -146,9 +151,9 @@ def prepare(plan: Plan, *, asks: bool = True) -> list[Ready]:
     if without_key:
         reasons = "; ".join(dict.fromkeys(without_key.values()))
         raise MissingKey(f"{', '.join(without_key)}: {reasons}; nothing was sent")
-    settings = plan.settings
+    settings = grid.settings
     prices = read_prices(settings.prices) if settings.prices else {}
-    for cell, made in zip(plan.cells, parts, strict=True):
+    for cell, made in zip(grid.cells, parts, strict=True):
         if cell.config.cluster:
             Cluster(cell.config.cluster).check(made.backend)
         kind = type(made.backend)
@@ -158,13 +163,13 @@ def prepare(plan: Plan, *, asks: bool = True) -> list[Ready]:
         check_records(with_distinct_ids(suite.records()), suite.task)
     ready = [
         Ready(cell, made, _price(made, prices))
-        for cell, made in zip(plan.cells, parts, strict=True)
+        for cell, made in zip(grid.cells, parts, strict=True)
     ]
     unknown = [one.cell.config.model for one in ready if one.price is None]
     if settings.max_cost is not None and unknown:
         raise InvalidValue(
             f"max_cost is {settings.max_cost} but the price of {', '.join(dict.fromkeys(unknown))} "
-            "is not known; give a price table (--prices FILE), or limit the sweep by max_tokens"
+            "is not known; give a price table (--prices FILE), or limit the grid by max_tokens"
         )
     return ready
 
@@ -176,45 +181,45 @@ def _price(parts: Assembled, prices: Mapping[str, Price]) -> Price | None:
     return Price(0, 0) if price is None and not is_hosted else price
 
 
-def run_sweep(
-    plan: Plan,
-    folder: SweepFolder,
+def run_grid(
+    grid: Grid,
+    folder: GridFolder,
     *,
     ready: Sequence[Ready],
-    stop: SweepStop | None = None,
+    stop: GridStop | None = None,
     announce: Callable[[str], object] | None = None,
 ) -> list[CellEnd]:
-    """Run every cell that is not finished, and return how each ended, in the order of the plan.
+    """Run every cell that is not finished, and return how each ended, in the order of the grid.
 
     The caller holds the folder's lock. A cell that fails for good does not stop the others.
     """
-    sweep = _Sweep(plan, folder, ready, stop or SweepStop(), announce or (lambda text: None))
+    session = _GridSession(grid, folder, ready, stop or GridStop(), announce or (lambda text: None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ThirdPartyWarning)  # the command says it, in one line
-        return asyncio.run(sweep.run())
+        return asyncio.run(session.run())
 
 
-class _Sweep:
-    """Carries out the cells of a sweep in one event loop."""
+class _GridSession:
+    """Carries out the cells of a grid in one event loop."""
 
     def __init__(
         self,
-        plan: Plan,
-        folder: SweepFolder,
+        grid: Grid,
+        folder: GridFolder,
         ready: Sequence[Ready],
-        stop: SweepStop,
+        stop: GridStop,
         announce: Callable[[str], object],
     ) -> None:
         self._ready, self._stop, self._announce = ready, stop, announce
         self._folder = str(folder.path)
-        self._runs = folder.runs(plan)
-        settings = plan.settings
+        self._runs = folder.runs(grid)
+        settings = grid.settings
         self._cache: ReplyCache | None = None
         if settings.cache:
             self._cache = ReplyCache(settings.cache_path or default_cache_path())
-        self._display = SweepDisplay(settings.display)
-        self._slots = asyncio.Semaphore(plan.side_by_side.max_cells)
-        self._local_slots = asyncio.Semaphore(plan.side_by_side.max_local_cells)
+        self._display = GridDisplay(settings.display)
+        self._slots = asyncio.Semaphore(grid.side_by_side.max_cells)
+        self._local_slots = asyncio.Semaphore(grid.side_by_side.max_local_cells)
         self._shared_budget = SharedBudget(
             Limits(max_cost=settings.max_cost, max_tokens=settings.max_tokens)
         )
@@ -236,8 +241,8 @@ class _Sweep:
         try:
             async with asyncio.TaskGroup() as cells:
                 for one, execution, account in zip(left, executions, accounts, strict=True):
-                    context = SweepContext(account, self._shared_budget, one.cell.name)
-                    shared = replace(execution, sweep=context)
+                    context = GridContext(account, self._shared_budget, one.cell.name)
+                    shared = replace(execution, grid=context)
                     cells.create_task(self._run_cell(one, shared, ends[one.cell.name]))
         finally:
             self._display.end()
@@ -283,7 +288,7 @@ class _Sweep:
         if run is not None:
             recorder = Recorder.resume(run, announce=announce)
         self._stop.cells.append(stop)
-        # Cache, prices and display are those of the sweep.
+        # Cache, prices and display are those of the grid.
         own = config.model_copy(update={"cache": False, "prices": None, "display": "none"})
         return replace(
             execution_of(own, recorder, stop),

@@ -1,4 +1,4 @@
-"""The document of a sweep: the runs of every task best first, then their pairs, then the cells."""
+"""The document of a grid: the runs of every task best first, then their pairs, then the cells."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ class TaskRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepResult(Documented):
-    """How every cell of a sweep ended (its name, its end, its run), and its runs by task."""
+class GridResult(Documented):
+    """How every cell of a grid ended (its name, its end, its run), and its runs by task."""
 
     name: str
     cells: Sequence[tuple[str, str, str]]
     tasks: Sequence[TaskRuns]
-    builder: ClassVar[str] = "krisis.pages.sweep:sweep_document"
+    builder: ClassVar[str] = "krisis.pages.grid:grid_document"
 
 
-def sweep_document(sweep: SweepResult) -> Document:
-    """Return all there is to show of a sweep."""
+def grid_document(grid: GridResult) -> Document:
+    """Return all there is to show of a grid."""
     lead = [
         f"{one.title}: {line}"
-        for one in sweep.tasks
+        for one in grid.tasks
         if one.comparison is not None
         for line in best_sentences(one.comparison)
     ]
-    sections = [part for one in sweep.tasks for part in _task(one)]
-    rows: list[list[Cell]] = [[*cell] for cell in sweep.cells]
+    sections = [part for one in grid.tasks for part in _task(one)]
+    rows: list[list[Cell]] = [[*cell] for cell in grid.cells]
     columns = [Column("name", heading) for heading in ("cell", "end", "run")]
     return Document(
-        title=f"Sweep of {len(sweep.cells)} runs · {sweep.name}",
+        title=f"Grid of {len(grid.cells)} runs · {grid.name}",
         lead=lead,
         sections=[
             *sections,
