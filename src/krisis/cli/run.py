@@ -35,6 +35,7 @@ _INSTRUCTIONS = typer.Option(
     [],
     "--instructions",
 )
+_PERTURB = typer.Option([], "--perturb")
 
 
 def run(
@@ -54,6 +55,7 @@ def run(
     prompt: list[str] = _PROMPT,
     elicit: list[str] = _ELICIT,
     instructions: list[str] = _INSTRUCTIONS,
+    perturb: list[str] = _PERTURB,
     **options: JsonValue,
 ) -> list[Path]:
     """Run a suite on a model and score the answers."""
@@ -65,6 +67,7 @@ def run(
     given = {**given_options(options), **({"suite": suite} if suite else {})}
     axes: JsonObject = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
     axes |= {"prompts": prompt, "elicits": elicit, "instructions": instructions}
+    axes["perturb"] = perturb
     if detach and not {**stored, **given}.get("batch"):
         raise InvalidValue("--detach leaves provider batches to themselves; give --batch as well")
     lists = {axis: list(dict.fromkeys(values)) for axis, values in axes.items() if values}
