@@ -104,12 +104,12 @@ class Benchmark:
             recorder.describe(settings_of(job, self.metrics, self.execution, recorder))
         session = Session(job, self.execution, stop)
         try:
-            settled, perturbed, facts = await session.run()
+            settled, facts = await session.run()
             facts.baseline_rows = baselines
             facts.baselines = baseline_scores(baselines, self.metrics)
             named = (job.description, self.backend.asked_as)
             rows, scores = await self._aside(lambda: self._scored(settled, facts))
-            result = BenchmarkResult(rows, scores, *named, facts=facts, perturbed=perturbed)
+            result = BenchmarkResult(rows, scores, *named, facts=facts)
             if recorder is not None:
                 recorder.finish(result)
         finally:

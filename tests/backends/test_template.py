@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -161,10 +162,9 @@ def requests(kind: Any, config: SuiteConfig, asking: Asking) -> list[ChatRequest
     # A paraphrase is one of krisis's words, and these are the user's.
     forms = [kind for kind in Perturbation if kind is not Perturbation.PARAPHRASE]
     features, context = [record.features for record in records[:2]], records[0].context
-    found += [
-        backend.build(features, mode="batch", context=context, perturbed=Perturbed(form, 3))
-        for form in forms
-    ]
+    for form in forms:
+        backend.asking = replace(asking, perturbed=Perturbed(form, 3))
+        found.append(backend.build(features, mode="batch", context=context))
     return found
 
 

@@ -19,6 +19,7 @@ from krisis.data.base import (
     Task,
     records_hash,
 )
+from krisis.data.ckd.suite import CKDSuite
 from krisis.json_values import dumps
 
 
@@ -55,8 +56,10 @@ def test_features_and_metadata_are_mappings(field: str) -> None:
 
 def test_the_configuration_has_the_documented_defaults_and_accepts_texts() -> None:
     config = SuiteConfig()
-    assert (config.features, config.task) == (FeatureSet.REDUCED, Task.DETECTION)
-    assert (config.seed, config.n_synthetic, config.test_size) == (42, 200, 0.2)
+    assert (config.features, config.seed) == (FeatureSet.REDUCED, 42)
+    assert (config.task, config.n_synthetic, config.test_size) == (None, None, None)
+    assert (config.synthetic_count, config.held_out_share) == (200, 0.2)
+    assert CKDSuite().config.task == Task.DETECTION
     assert SuiteConfig(features="FULL", task=" Staging").task == Task.STAGING  # type: ignore[arg-type]
 
 

@@ -61,7 +61,7 @@ def test_an_asking_of_a_record_says_nothing_alone() -> None:
     found = stability_of(result([row("a", 1), row("b", 0)]))
     assert found.repeats is None
     assert found.places is None
-    assert not found.perturbations
+    assert not found.against
     (sentences,) = stability_section(found).parts
     assert isinstance(sentences, Sentences)
     assert "--repeats" in sentences.lines[0]

@@ -1,31 +1,30 @@
-"""Runs in several forms: the rows of other forms are kept, continued and in no score."""
+"""A run in another form: it names the form, keeps to it, and is paired with the plain run."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.invented_runs import rows_in
 
+import krisis
 from krisis import Benchmark, BenchmarkResult, PatientRecord, SuiteConfig
 from krisis.backends.chat import ChatRequest
+from krisis.backends.elicitation import Asking
 from krisis.backends.scripted import ScriptedBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, SecondUnit, Task
-from krisis.data.perturbation import Perturbation, Perturbed
-from krisis.decisions.stability import stability_of
+from krisis.data.perturbation import Perturbed
+from krisis.decisions.stability import Agreement, stability_of
 from krisis.errors import InvalidValue, ProviderUnavailable, RunConflict, UserError
-from krisis.execution.batches import Case, plan_batches
 from krisis.execution.cache import ReplyCache
+from krisis.execution.grid import plan_of
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
-from krisis.pages.audit import stability_section
-from krisis.pages.document import Sentences
+from krisis.results.comparison.matching import match_runs
 from krisis.results.stops import Interrupted
 from krisis.runs.load import list_runs, load_run
 
@@ -39,7 +38,6 @@ TASK = Task(
     },
     paraphrase="Would you call the creatinine high?",
 )
-ALL = ["feature-order", "answer-order", "unit", "missing-word", "paraphrase"]
 
 
 def suite_of(n: int = 12) -> RecordListSuite:
@@ -90,188 +88,153 @@ class Model(ScriptedBackend):
         )
 
 
+def asking(perturb: str) -> Asking:
+    return Asking(perturbed=Perturbed.parsed(perturb, 3))
+
+
 def run(
-    backend: ScriptedBackend, perturb: Sequence[str] = ALL, *, batch_size: int = 1, **options: Any
+    backend: Model, perturb: str = "none", *, batch_size: int = 1, **options: Any
 ) -> BenchmarkResult:
-    execution = Execution(perturb=perturb, **options)
+    backend.asking = asking(perturb)
+    execution = Execution(**options)
     return Benchmark(suite_of(), backend, batch_size=batch_size, execution=execution).run()
 
 
-def kinds(result: BenchmarkResult) -> dict[str, int]:
-    return dict(Counter(row.metadata["perturbation"] for row in result.perturbed))
+def paired(perturb: str) -> Agreement:
+    (found,) = stability_of(run(Model()), {"other": run(Model(), perturb)}).against
+    return found
 
 
-def test_rows_of_other_forms_change_no_score_and_no_row() -> None:
-    alone, both = run(Model(), []), run(Model())
-    for row in (*alone.evaluation_results, *both.evaluation_results):
-        row.latency_seconds = None
-    assert both.evaluation_results == alone.evaluation_results
-    assert repr(both.metric_scores) == repr(alone.metric_scores)
-    assert both.attrition == alone.attrition
-    # Of 12 records 8 have a creatinine to convert and 4 lack one.
-    assert kinds(both) == {
-        "feature-order": 12, "answer-order": 12, "unit": 8, "missing-word": 4, "paraphrase": 12
-    }  # fmt: skip
-    assert {row.cluster_id for row in both.perturbed} == {f"p{i}" for i in range(6)}
-    first = both.perturbed[0]
-    assert (first.record_id, first.metadata["perturbation_of"]) == ("r0~feature-order", "r0")
-
-
-def test_flips_are_counted_by_hand() -> None:
-    found = {one.name: one for one in stability_of(run(Model())).perturbations}
-    unit, missing = found["unit"], found["missing-word"]
-    assert (unit.answer_flips.value, unit.answer_flips.n) == (1.0, 8)
-    assert unit.answer_flips.low > 0.5
-    assert unit.abstention_flips.value == 0
-    assert (unit.n_cases, unit.n_patients, unit.n_not_asked) == (8, 6, 4)
-    # The right answers are 0 up to r5: r0 r1 r3 r4 become wrong, r6 r7 r9 r10 right.
-    assert (unit.accuracy.first, unit.accuracy.second) == (0.5, 0.5)
-    assert unit.accuracy.p == 1.0
-    assert missing.abstention_flips.value == 1.0
-    assert missing.answer_flips.reason
-    assert missing.abstention.p == 2 * 0.5**4  # four patients, all one way
-    assert found["paraphrase"].answer_flips.value == 0
-
-
-def test_a_batch_is_asked_again_with_the_same_companions() -> None:
+def test_every_record_is_asked_in_the_form_and_the_run_names_it() -> None:
     model = Model()
-    result = run(model, ["unit", "missing-word"], batch_size=4)
-    ages = [[line for line in one.user.splitlines() if "Age" in line] for one in model.sent]
-    assert ages[:3] == ages[3:6] == ages[6:]
-    assert kinds(result) == {"unit": 12, "missing-word": 12}
-    assert [row.signals["batch_position"] for row in result.evaluation_results[:5]] == [
-        0,
-        1,
-        2,
-        3,
-        0,
-    ]
-    places = stability_of(result).places
-    assert places is not None
-    assert "share a call" in places.reason
-    parts = stability_section(stability_of(result)).parts
-    lines = [line for part in parts if isinstance(part, Sentences) for line in part.lines]
-    assert any("No trend test" in line for line in lines)
+    found = run(model, "unit")
+    assert [row.record_id for row in found.rows] == [f"r{i}" for i in range(12)]
+    # Of 12 records 4 have no creatinine to convert.
+    assert len(model.sent) == 12
+    assert sum("µmol/L" in one.user for one in model.sent) == 8
+    assert found.backend_name.endswith(" · perturb unit")
+    assert found.provenance.asking is not None
+    assert found.provenance.asking.perturb == "unit"
+    assert "--perturb unit" in str(found.provenance.asking)
+    assert run(Model()).provenance.asking is None
 
 
-@pytest.mark.parametrize("group", ["", "g"])
-def test_records_of_two_forms_never_share_a_call(group: str) -> None:
-    record = PatientRecord({"sc": 1.0}, 0, record_id="a", group=group)
-    forms = [None, Perturbed(Perturbation.UNIT, 0), Perturbed(Perturbation.PARAPHRASE, 0)]
-    cases = [Case(at, record, perturbed=form) for at, form in enumerate(forms)]
-    assert plan_batches(cases, 4) == [[case] for case in cases]
+def test_flips_against_the_plain_run_are_counted_by_hand() -> None:
+    unit, missing = paired("unit"), paired("missing-word")
+    # Of 12 records 8 have a creatinine, which the model then calls high; of these 4 are not.
+    assert (unit.answer_flips.value, unit.answer_flips.n) == (8 / 12, 12)
+    assert (unit.n_cases, unit.n_patients, unit.n_not_asked) == (12, 6, 0)
+    assert unit.abstention_flips.value == 0
+    # The right answers are 0 up to r5, and r2 r5 r8 r11 (nothing measured) are answered 1.
+    assert unit.accuracy is not None
+    assert (unit.accuracy.first, unit.accuracy.second) == (6 / 12, 6 / 12)
+    assert missing.abstention_flips.value == 4 / 12
+    assert missing.answer_flips.value == 0
+    assert missing.abstention is not None
+    assert missing.abstention.p == 2 * 0.5**4  # four patients, all one way
+    assert paired("paraphrase").answer_flips.value == 0
+    assert "the usual form here, unit there" in unit.name
 
 
-@pytest.mark.parametrize("after", [5, 14, 40])
-def test_a_run_that_was_stopped_is_continued_without_asking_twice(
-    tmp_path: Path, after: int
-) -> None:
-    whole, model, stop = Model(), Model(), Stop()
-    expected = run(whole, recorder=Recorder(tmp_path / "whole"))
-    model.stop = (after, stop)
-    stopped = run(model, recorder=Recorder(tmp_path / "part"), stop=stop)
-    assert after <= len(model.sent) < after + 3
-    (path,) = list_runs(tmp_path / "part")
-    assert stopped.n_left == load_run(path).n_left == 60 - len(model.sent)
+def test_a_model_that_samples_is_said_to_flip_without_another_form() -> None:
+    found = stability_of(run(Model()), {"other": run(Model(), "unit")})
+    assert any("--repeats would show" in one for one in found.assumptions)
+    again = stability_of(run(Model()), {"other": run(Model())})
+    assert not any("--repeats would show" in one for one in again.assumptions)
+
+
+def test_compare_pairs_the_forms(tmp_path: Path) -> None:
+    runs = {"plain": run(Model()), "unit": run(Model(), "unit")}
+    matched = match_runs(runs)
+    assert matched.n_compared == 12
+    assert not any(matched.unmatched.values())
+
+
+def test_forms_go_with_batches_and_repeats() -> None:
+    model = Model()
+    result = run(model, "missing-word", batch_size=4, repeats=3)
+    assert len(model.sent) == 9
+    assert all("no measurement available" in one.user for one in model.sent)
+    found = stability_of(result).repeats
+    assert found is not None
+    assert (found.n_cases, found.answer_flips.value) == (12, 0)
+
+
+def test_a_run_is_continued_in_its_form_and_in_no_other(tmp_path: Path) -> None:
+    model, stop = Model(), Stop()
+    model.stop = (5, stop)
+    run(model, "unit", recorder=Recorder(tmp_path), stop=stop)
+    (path,) = list_runs(tmp_path)
     model.stop = None
-    with pytest.raises(RunConflict, match="perturb"):
-        run(Model(), ALL[:2], recorder=Recorder.resume(path))
-    resumed = run(model, recorder=Recorder.resume(path))
-    assert len(model.sent) == 60
+    for other in ("none", "paraphrase"):
+        with pytest.raises(RunConflict, match="asking"):
+            run(Model(), other, recorder=Recorder.resume(path))
+    resumed = run(model, "unit", recorder=Recorder.resume(path))
+    assert len(model.sent) == 12
     again = load_run(path)
-    assert not again.damage
     assert resumed.n_left == again.n_left == 0
-    for found in (resumed, again):
-        assert [row.record_id for row in found.perturbed] == [
-            row.record_id for row in expected.perturbed
-        ]
-        assert repr(found.metric_scores) == repr(expected.metric_scores)
+    assert again.backend_name.endswith(" · perturb unit")
+    assert [row.prediction for row in again.rows] == [row.prediction for row in resumed.rows]
 
 
-def test_failed_rows_of_other_forms_are_counted_apart_and_retried(tmp_path: Path) -> None:
+def test_failed_calls_in_a_form_are_asked_again_in_it(tmp_path: Path) -> None:
     model = Model()
     model.failing = "µmol/L"
-    failed = run(model, recorder=Recorder(tmp_path))
-    assert failed.attrition.n_lost == 0
-    assert sum(row.error is not None for row in failed.perturbed) == 8
-    assert not any(one.name == "unit" and one.n_cases for one in stability_of(failed).perturbations)
+    failed = run(model, "unit", recorder=Recorder(tmp_path))
+    assert failed.attrition.n_lost == 8  # the others have no creatinine
     model.failing = ""
     (path,) = list_runs(tmp_path)
-    run(model, recorder=Recorder.resume(path, retry_failed=True))
-    assert not any(row.error for row in load_run(path).perturbed)
-    assert len(model.sent) == 60 + 8
+    again = run(model, "unit", recorder=Recorder.resume(path, retry_failed=True))
+    assert again.attrition.n_lost == 0
 
 
-def test_replies_come_from_the_cache_by_form(tmp_path: Path) -> None:
+def test_a_record_that_a_form_does_not_change_is_answered_from_the_cache(tmp_path: Path) -> None:
     first, second = Model(), Model()
     run(first, cache=ReplyCache(tmp_path / "replies.sqlite"))
-    assert len({request.key() for request in first.sent}) == 60
-    again = run(second, cache=ReplyCache(tmp_path / "replies.sqlite"))
-    assert not second.sent
-    assert again.spending.n_cache_hits == 60
+    found = run(second, "missing-word", cache=ReplyCache(tmp_path / "replies.sqlite"))
+    assert len(second.sent) == 4  # of 12 records 4 lack a value
+    assert found.spending.n_cache_hits == 8
 
 
-def test_a_saved_result_keeps_its_rows_of_other_forms(tmp_path: Path) -> None:
-    result = run(Model(), ["unit"])
-    back = BenchmarkResult.load(result.save(tmp_path / "result.json"))
-    assert back.perturbed == result.perturbed
-    assert back.n_perturbed == 8
-    assert stability_of(back).to_json() == stability_of(result).to_json()
-
-
-def test_repeats_and_other_forms_go_together() -> None:
-    result = run(Model(), ["unit"], repeats=3)
-    assert len(result.evaluation_results) == 36
-    assert kinds(result) == {"unit": 24}
-    found = stability_of(result)
-    assert found.repeats.n_cases == 12
-    assert found.repeats.answer_flips.value == 0
-    assert found.perturbations[0].answer_flips.n == 24
-
-
-def test_the_stored_run_holds_no_value_of_another_form(tmp_path: Path) -> None:
-    run(Model(), recorder=Recorder(tmp_path, store_features=False))
+def test_the_stored_run_holds_no_value_of_its_form(tmp_path: Path) -> None:
+    run(Model(), "unit", recorder=Recorder(tmp_path, store_features=False))
     (path,) = list_runs(tmp_path)
     templates = {row.prompt for row in rows_in(path).values()}
     assert any("[redacted] µmol/L" in template for template in templates)
     text = path.read_bytes().decode("utf-8", "replace")
-    assert any(row.record_id.endswith("~unit") for row in rows_in(path).values())
     assert "70.7" not in text  # 0.8 mg/dL
     assert "71 µmol" not in text
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"perturb": ["nothing"]}, "unknown perturbation 'nothing'"),
-        ({"perturb": "unit"}, "list of names"),
-        ({"perturb": ["unit"], "stop_when": "accuracy >= 0.8"}, "stop_when"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        Execution(**options)
+def test_a_saved_result_keeps_its_form(tmp_path: Path) -> None:
+    result = run(Model(), "unit", recorder=Recorder(tmp_path))
+    (path,) = list_runs(tmp_path)
+    plain = run(Model())
+    expected = stability_of(plain, {"other": result}).to_json()
+    assert stability_of(plain, {"other": load_run(path)}).to_json() == expected
 
 
-def test_a_form_that_no_record_has_is_refused_before_the_first_call() -> None:
+def test_what_cannot_be_asked_is_refused_before_the_first_call() -> None:
+    with pytest.raises(UserError, match="unknown perturbation 'nothing'"):
+        asking("nothing")
     records = [PatientRecord({"sc": 1.0}, 0, record_id="a")]
     model = Model()
     for kind in ("feature-order", "missing-word"):
+        model.asking = asking(kind)
         with pytest.raises(InvalidValue, match=f"'{kind}' changes no prompt"):
-            Benchmark(
-                RecordListSuite(records, TASK), model, execution=Execution(perturb=[kind])
-            ).run()
-    taken = [PatientRecord({"sc": 1.0}, 0, {"perturbation": "x"}, record_id="a")]
-    with pytest.raises(InvalidValue, match="rename it"):
-        Benchmark(RecordListSuite(taken, TASK), model, execution=Execution(perturb=["unit"])).run()
+            Benchmark(RecordListSuite(records, TASK), model).run()
     assert not model.sent
+    with pytest.raises(UserError, match="writes no prompt"):
+        krisis.run("ckd", "guideline", limit=3, perturb="unit")
+    with pytest.raises(UserError, match="unknown perturbation 'units'"):
+        krisis.run("ckd", "guideline", limit=3, perturb="units")
+    with pytest.raises(InvalidValue, match="set its asking"):
+        krisis.run(suite_of(), Model(), perturb="unit")
 
 
-def test_a_backend_that_builds_one_form_only_is_refused() -> None:
-    class OneForm(Model):
-        def build(self, cases: Any, *, mode: Any, sample_index: int = 0, context: str = "") -> Any:
-            return super().build(cases, mode=mode, sample_index=sample_index, context=context)
-
-    assert len(run(OneForm(), []).evaluation_results) == 12
-    with pytest.raises(InvalidValue, match="one form only"):
-        run(OneForm())
+def test_several_forms_on_the_command_line_are_several_runs() -> None:
+    plan = plan_of(
+        {"suite": "ckd", "models": ["openai/NAME"], "perturb": ["none", "unit"]}, "krisis run"
+    )
+    assert [cell.config.perturb for cell in plan.cells] == ["none", "unit"]
+    assert len({cell.name for cell in plan.cells}) == 2

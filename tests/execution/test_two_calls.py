@@ -23,6 +23,7 @@ from krisis.backends.scripted import ScriptedBackend
 from krisis.backends.template import PromptTemplate
 from krisis.backends.wording import built_in_prompt
 from krisis.data.base import FeatureDescription, RecordListSuite, Task
+from krisis.data.perturbation import Perturbation, Perturbed
 from krisis.errors import InvalidValue, ProviderUnavailable, RunConflict
 from krisis.execution.cache import ReplyCache
 from krisis.execution.grid import grid_of
@@ -201,18 +202,20 @@ def test_p_true_finds_the_answers_that_were_paid_for_before(tmp_path: Path) -> N
     assert result.spending.n_cache_hits == 4
 
 
-def test_repeats_and_perturbations_are_asked_twice_as_well() -> None:
+def test_repeats_in_another_form_are_asked_twice_as_well() -> None:
     seen: Counter[tuple[bool, int]] = Counter()
 
     def script(request: ChatRequest) -> ChatReply:
         seen[is_second(request), request.sample_index] += 1
         return good(request)
 
-    result = run(Way.TWO_STEP, script, 2, 1, repeats=2, perturb=["paraphrase"])
-    assert seen == dict.fromkeys([(False, 0), (True, 0), (False, 1), (True, 1)], 4)
-    assert len(result.perturbed) == 4
-    assert {row.confidence for row in result.perturbed} == {0.75}
-    (other,) = {row.prompt for row in result.perturbed}
+    model = backend(Way.TWO_STEP, script)
+    model.asking = replace(model.asking, perturbed=Perturbed(Perturbation.PARAPHRASE, 0))
+    suite = RecordListSuite(records(2), TASK)
+    result = Benchmark(suite, model, [], 1, execution=Execution(repeats=2)).run()
+    assert seen == dict.fromkeys([(False, 0), (True, 0), (False, 1), (True, 1)], 2)
+    assert {row.confidence for row in result.rows} == {0.75}
+    (other,) = {row.prompt for row in result.rows}
     assert "Say how probable it is that your answer is right" in other
 
 

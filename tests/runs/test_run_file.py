@@ -272,15 +272,11 @@ def test_repeats_and_other_forms_have_the_name_of_their_case(tmp_path: Path) -> 
     writer = RunWriter.create(path, described(n_cases=2 * N), some_cases())
     writer.begin_session({})
     again = replace(some_row(3), metadata={**some_row(3).metadata, "sample_index": 1})
-    form = {**some_row(3).metadata, "perturbation": "unit", "perturbation_of": "r3"}
-    other = replace(some_row(3), record_id="r3~unit", metadata=form)
     own = replace(some_row(3), metadata={"only": "here"})
-    askings = [RowPlace(N + 3, 3, 1), RowPlace(50, 3, 0, "unit"), RowPlace(3, 3)]
-    writer.append(askings, [again, other, own], CallTotals())
+    writer.append([RowPlace(N + 3, 3, 1), RowPlace(3, 3)], [again, own], CallTotals())
     writer.close()
     with open_run(path) as run:
-        assert run.rows() == [own, again, other]
-        # What was shown of a record counts for its askings, not for other forms of it.
+        assert run.rows() == [own, again]
         assert [one["creatinine"] for one in run.features()] == [4.0, 4.0]
         # Only what its case does not say is kept with a row.
         assert run.select("SELECT count(*) FROM rows WHERE metadata IS NOT NULL") == [(1,)]

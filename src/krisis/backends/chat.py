@@ -26,7 +26,6 @@ from krisis.backends.second_call import (
 )
 from krisis.backends.signals import TokenLogprob
 from krisis.data.base import BaseDataSuite, Features, PatientRecord, Task, content_hash
-from krisis.data.perturbation import Perturbed
 from krisis.errors import BackendError, ContentFiltered, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 
@@ -39,7 +38,7 @@ class _Form(TypedDict):
 
     batch: bool
     context: str
-    perturbed: Perturbed | None
+    asking: Asking
 
 
 # Finish reasons by which a provider says that it withheld the answer.
@@ -164,19 +163,17 @@ class ChatBackend(BaseBackend):
         mode: PromptMode,
         sample_index: int = 0,
         context: str = "",
-        perturbed: Perturbed | None = None,
     ) -> ChatRequest:
         """Return the request that puts the features of these cases to the model.
 
         ``context`` is patient text that the cases share; it is shown once, and redacted in the
-        template like every feature value. ``perturbed`` is given where they are asked about in
-        another form.
+        template like every feature value.
         """
         task, batch = self._asked(), mode == "batch"
-        form: _Form = {"batch": batch, "context": context, "perturbed": perturbed}
-        prompt = build_prompt(task, cases, asking=self.asking, **form)
-        second = second_template(task, cases, asking=self.asking, **form)
-        task = self.asking.elicit.task(task if perturbed is None else perturbed.task(task))
+        form: _Form = {"batch": batch, "context": context, "asking": self.asking}
+        prompt = build_prompt(task, cases, **form)
+        second = second_template(task, cases, **form)
+        task = self.asking.elicit.task(self.asking.form(task))
         request = ChatRequest(
             provider=self.provider,
             model=self.model,
@@ -334,7 +331,8 @@ def check_built(backend: ChatBackend, request: ChatRequest) -> None:
     if request.asking != backend.asking:
         raise InvalidValue(
             f"{type(backend).__name__}.build ignores how to ask ({', '.join(backend.asking.words)})"
-            "; let it call super().build(), or leave --prompt, --elicit and --instructions out"
+            "; let it call super().build(), or leave out --prompt, --elicit, --instructions and "
+            "--perturb"
         )
 
 

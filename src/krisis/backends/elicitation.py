@@ -20,6 +20,7 @@ from enum import StrEnum
 from krisis.backends.template import PromptTemplate
 from krisis.data.base import ReplyField, Task
 from krisis.data.instructions import Instructions
+from krisis.data.perturbation import Perturbed
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 
@@ -107,11 +108,12 @@ class Elicitation:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """In whose words a model is asked, how for its confidence, and when it is to abstain."""
+    """In whose words and form a model is asked, how for its confidence, when it is to abstain."""
 
     prompt: PromptTemplate | None = None
     elicit: Elicitation = field(default_factory=Elicitation)
     instructions: Instructions = Instructions.PRICE
+    perturbed: Perturbed | None = None
 
     @property
     def words(self) -> list[str]:
@@ -121,11 +123,18 @@ class Asking:
         told = (
             [] if self.instructions is Instructions.PRICE else [f"{self.instructions} instructions"]
         )
-        return [*named, *way, *told]
+        form = [] if self.perturbed is None else [f"perturb {self.perturbed.kind}"]
+        return [*named, *way, *told, *form]
+
+    def form(self, task: Task) -> Task:
+        """Return the task in the form in which it is asked."""
+        return task if self.perturbed is None else self.perturbed.task(task)
 
     def identity(self) -> JsonObject:
         """Return what must be equal for two runs to have asked alike; nothing for the usual way."""
         named = {} if self.prompt is None else {"prompt_sha256": self.prompt.sha256}
         way = {} if self.elicit.way is Way.ANSWER else {"elicit": str(self.elicit)}
         usual = self.instructions is Instructions.PRICE
-        return {**named, **way, **({} if usual else {"instructions": self.instructions.value})}
+        told = {} if usual else {"instructions": self.instructions.value}
+        form = {} if self.perturbed is None else {"perturb": self.perturbed.kind.value}
+        return {**named, **way, **told, **form}

@@ -16,13 +16,7 @@ from krisis.backends.template import filled
 from krisis.backends.wording import PLAIN, Wording, wording_of
 from krisis.data.base import FeatureDescription, Features, Label, Task
 from krisis.data.instructions import abstention_text
-from krisis.data.perturbation import (
-    Perturbation,
-    Perturbed,
-    in_second_unit,
-    is_missing,
-    reordered,
-)
+from krisis.data.perturbation import Perturbation, in_second_unit, is_missing, reordered
 from krisis.errors import InvalidValue
 
 REDACTED = "[redacted]"
@@ -46,21 +40,19 @@ def build_prompt(
     *,
     batch: bool = False,
     context: str = "",
-    perturbed: Perturbed | None = None,
     asking: Asking = IN_THE_USUAL_WAY,
 ) -> Prompt:
     """Put one case, or a batch of them, into words.
 
     ``context`` is a longer text that all cases share, such as a transcript; it is shown once.
-    ``perturbed`` says the same in another form; ``asking`` in whose words it is said, and how the
-    confidence is asked for.
+    ``asking`` is in whose words and form it is said, and how the confidence is asked for.
     """
     if not features or (not batch and len(features) != 1):
         raise InvalidValue(
             f"a {'batch' if batch else 'single'} prompt was given {len(features)} cases; "
             f"pass {'at least one' if batch else 'exactly one'}"
         )
-    words = _Words(task, _names_in_order(task, features), perturbed)
+    words = _Words(task, _names_in_order(task, features), asking)
     text = words.wording.template if asking.prompt is None else asking.prompt.text
     slots = words.slots(asking, batch=batch)
     shown = words.findings(features, batch=batch)
@@ -69,7 +61,7 @@ def build_prompt(
 
 def build_reader_text(task: Task, features: Features, *, context: str = "") -> Prompt:
     """Put one case into words for a person: a model's prompt without the form of the reply."""
-    words = _Words(task, _names_in_order(task, [features]), None)
+    words = _Words(task, _names_in_order(task, [features]), IN_THE_USUAL_WAY)
     text = words.wording.template.replace("{reply}\n\n", "")
     slots = words.slots(IN_THE_USUAL_WAY, batch=False)
     shown = words.findings([features], batch=False)
@@ -83,19 +75,19 @@ def build_p_true_prompt(
     *,
     batch: bool = False,
     context: str = "",
-    perturbed: Perturbed | None = None,
+    asking: Asking = IN_THE_USUAL_WAY,
 ) -> Prompt:
     """Ask, of each case, for the probability that the answer proposed to it is true."""
-    words = _Words(task, _names_in_order(task, features), perturbed)
+    words = _Words(task, _names_in_order(task, features), asking)
     slots = words.about(_probability_format(words.wording, batch=batch))
     shown = words.findings(features, [words.proposal(one) for one in answers], batch=batch)
     bare = words.redacted(f"{words.wording.proposed} {REDACTED}", batch=batch)
     return _prompt(words.wording.p_true_template, slots, shown, bare, context)
 
 
-def how_sure_text(names: Sequence[str], perturbed: Perturbed | None = None) -> str:
+def how_sure_text(names: Sequence[str], asking: Asking) -> str:
     """Ask, in a second turn, how probable the answer is, or each of those to the cases named."""
-    wording = wording_of(None if perturbed is None else perturbed.kind)
+    wording = wording_of(asking.perturbed)
     which = [f"{wording.each_of} {', '.join(names)}."] if names else []
     asked = _probability_format(replace(wording, each=""), batch=bool(names))
     return "\n\n".join([wording.how_sure, *which, asked])
@@ -113,14 +105,15 @@ def _prompt(text: str, slots: dict[str, str], shown: str, bare: str, context: st
 class _Words:
     """How one prompt is worded: the task, the order of its findings, and the words around them."""
 
-    def __init__(self, task: Task, names: list[str], perturbed: Perturbed | None) -> None:
+    def __init__(self, task: Task, names: list[str], asking: Asking) -> None:
+        perturbed = asking.perturbed
         kind = None if perturbed is None else perturbed.kind
         self._given = task
-        self._task = task if perturbed is None else perturbed.task(task)
+        self._task = asking.form(task)
         self._names = names
         if perturbed is not None and kind is Perturbation.FEATURE_ORDER:
             self._names = reordered(names, perturbed.seed)
-        self.wording = wording_of(kind)
+        self.wording = wording_of(perturbed)
         self._converts = kind is Perturbation.UNIT
 
     def findings(

@@ -12,7 +12,6 @@ from krisis.backends.prompt import Prompt, build_p_true_prompt, how_sure_text
 from krisis.backends.reply import shared_out, without_thoughts
 from krisis.backends.schema import case_name, probability_schema
 from krisis.data.base import Features, Label, Task
-from krisis.data.perturbation import Perturbed
 
 if TYPE_CHECKING:
     from krisis.backends.chat import ChatReply, ChatRequest
@@ -31,7 +30,6 @@ class FirstCall:
     text: str
     responses: Sequence[BackendResponse]
     context: str = ""
-    perturbed: Perturbed | None = None
 
     @property
     def answered(self) -> list[int]:
@@ -58,16 +56,15 @@ def second_template(
     asking: Asking,
     batch: bool,
     context: str,
-    perturbed: Perturbed | None,
 ) -> str:
     """Return what is stored of the second call, without any value; nothing where there is none."""
     if not asking.elicit.asks_twice:
         return ""
-    text = how_sure_text(["case_N"] if batch else [], perturbed)
+    text = how_sure_text(["case_N"] if batch else [], asking)
     if asking.elicit.way is Way.P_TRUE:
         answers = [next(iter(task.answers))] * len(features)
         text = build_p_true_prompt(
-            task, features, answers, batch=batch, context=context, perturbed=perturbed
+            task, features, answers, batch=batch, context=context, asking=asking
         ).template
     return f"\n\n{_HEADING}\n\n{text}"
 
@@ -79,12 +76,12 @@ def second_call(task: Task, first: FirstCall, places: Sequence[int], asking: Ask
     goes on with the conversation.
     """
     if asking.elicit.way is Way.P_TRUE:
-        prompt = _p_true_prompt(task, first, places)
+        prompt = _p_true_prompt(task, first, places, asking)
         names = tuple(map(case_name, range(len(places)))) if len(places) > 1 else ()
         history: tuple[tuple[str, str], ...] = ()
     else:
         names = tuple(map(case_name, places)) if first.request.mode == "batch" else ()
-        text = how_sure_text(names, first.perturbed)
+        text = how_sure_text(names, asking)
         prompt = Prompt(first.request.system, text, "")
         history = ((first.request.user, without_thoughts(first.text).strip()),)
     request = replace(
@@ -99,7 +96,7 @@ def second_call(task: Task, first: FirstCall, places: Sequence[int], asking: Ask
     return SecondCall(request, names)
 
 
-def _p_true_prompt(task: Task, first: FirstCall, places: Sequence[int]) -> Prompt:
+def _p_true_prompt(task: Task, first: FirstCall, places: Sequence[int], asking: Asking) -> Prompt:
     answers = [_answer_of(first.responses[place]) for place in places]
     return build_p_true_prompt(
         task,
@@ -107,7 +104,7 @@ def _p_true_prompt(task: Task, first: FirstCall, places: Sequence[int]) -> Promp
         answers,
         batch=len(places) > 1,
         context=first.context,
-        perturbed=first.perturbed,
+        asking=asking,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from krisis.backends.template import SLOTS
-from krisis.data.perturbation import Perturbation
+from krisis.data.perturbation import Perturbation, Perturbed
 
 NOT_MEASURED, NOT_STATED = "not measured", "not stated"
 
@@ -135,9 +135,9 @@ _WORDINGS = {
 }
 
 
-def wording_of(kind: Perturbation | None) -> Wording:
+def wording_of(perturbed: Perturbed | None) -> Wording:
     """Return the words of a prompt in the usual form or in another."""
-    return PLAIN if kind is None else _WORDINGS.get(kind, PLAIN)
+    return PLAIN if perturbed is None else _WORDINGS.get(perturbed.kind, PLAIN)
 
 
 def built_in_prompt() -> str:

@@ -149,6 +149,10 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--prices": ("FILE", "Price table (YAML)."),
     "--primary": ("METRIC", "Metric that is tested on its own, without adjustment for the others."),
     "--print-config": ("", "Print all settings as YAML; run nothing."),
+    "--perturb": (
+        "",
+        "Ask in another form: feature-order, answer-order, unit, missing-word, paraphrase or none.",
+    ),
     "--print-prompt": ("", "Print the built-in prompt; run nothing."),
     "--prompt": ("", "Text file with your own prompt."),
     "--reader": (

@@ -35,6 +35,7 @@ _INSTRUCTIONS = typer.Option(
     [],
     "--instructions",
 )
+_PERTURB = typer.Option([], "--perturb")
 
 
 def run(
@@ -54,6 +55,7 @@ def run(
     prompt: list[str] = _PROMPT,
     elicit: list[str] = _ELICIT,
     instructions: list[str] = _INSTRUCTIONS,
+    perturb: list[str] = _PERTURB,
     **options: JsonValue,
 ) -> list[Path]:
     """Run a suite on one or several models and score the answers."""
@@ -66,6 +68,7 @@ def run(
     axes: dict[str, Sequence[JsonValue]]
     axes = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
     axes |= {"prompts": prompt, "elicits": elicit, "instructions": instructions}
+    axes["perturb"] = perturb
     content = with_axes({**stored, **given}, axes)
     if detach and not content.get("batch"):
         raise InvalidValue("--detach leaves provider batches to themselves; give --batch as well")

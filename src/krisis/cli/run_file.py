@@ -77,7 +77,7 @@ def plain_run(run: Path) -> PlainRun:
             "created_at": described.created_at,
             "backend": described.backend_name,
             "krisis_version": described.versions.get("krisis"),
-            "n_items_planned": described.n_plain // repeats,
+            "n_items_planned": described.n_cases // repeats,
             "repeats": repeats,
             **({"ties": asdict(ties)} if ties else {}),
             "suite": described.suite_description,

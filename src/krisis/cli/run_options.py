@@ -18,7 +18,6 @@ _SINGULAR = {
     "suite_options": "suite_option",
     "model_options": "model_option",
     "metrics": "metric",
-    "perturb": "perturb",
 }
 # The setting `out` is a folder in a configuration; typed, it is the option of every command.
 _TYPED = {**_SINGULAR, "out": "output"}

@@ -65,60 +65,46 @@ class FeatureSet(StrEnum):
     FULL = "full"
 
 
-class _NotChosen(str):
-    """The default task of a configuration: a suite takes its own first task in its place."""
-
-    __slots__ = ()
-
-
-class _DefaultShare(float):
-    """The default share that is held out: a file that states another keeps its own."""
-
-    __slots__ = ()
-
-
-class _DefaultCount(int):
-    """The default number of synthetic patients: a suite with a file takes none in its place."""
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True, slots=True)
 class SuiteConfig:
-    """The choices that every suite understands; ``task`` is a name, and the suite must know it."""
+    """The choices that every suite understands; None is: as the suite has it.
+
+    ``task`` is a name that the suite must know, by default its first one. ``n_synthetic`` is by
+    default 200, or none beside a file; ``test_size`` is what a file states, or 0.2.
+
+    >>> config = SuiteConfig(seed=7)
+    >>> config.n_synthetic, config.synthetic_count, config.held_out_share
+    (None, 200, 0.2)
+    """
 
     features: FeatureSet = FeatureSet.REDUCED
-    task: str = _NotChosen(Task.DETECTION)
+    task: str | None = None
     seed: int = 42
-    n_synthetic: int = _DefaultCount(200)
-    test_size: float = _DefaultShare(0.2)
+    n_synthetic: int | None = None
+    test_size: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", member_of(FeatureSet, self.features, "feature set"))
         object.__setattr__(self, "task", _task_name(self.task))
-        if isinstance(self.n_synthetic, bool) or not isinstance(self.n_synthetic, int):
-            raise InvalidValue(f"n_synthetic must be a whole number, not {self.n_synthetic!r}")
-        if self.n_synthetic < 0:
-            raise InvalidValue(f"n_synthetic must be 0 or more, not {self.n_synthetic}")
+        n = self.n_synthetic
+        if isinstance(n, bool) or not isinstance(n, int | None):
+            raise InvalidValue(f"n_synthetic must be a whole number, not {n!r}")
+        if n is not None and n < 0:
+            raise InvalidValue(f"n_synthetic must be 0 or more, not {n}")
         if not isinstance(self.seed, int) or self.seed < 0:
             raise InvalidValue(f"seed must be a whole number of 0 or more, not {self.seed!r}")
-        if not 0 < self.test_size < 1:
+        if self.test_size is not None and not 0 < self.test_size < 1:
             raise InvalidValue(f"test_size must be between 0 and 1, not {self.test_size!r}")
 
     @property
-    def has_chosen_n_synthetic(self) -> bool:
-        """Say whether synthetic patients were asked for by number."""
-        return not isinstance(self.n_synthetic, _DefaultCount)
+    def synthetic_count(self) -> int:
+        """Return how many synthetic patients a suite without a file has."""
+        return 200 if self.n_synthetic is None else self.n_synthetic
 
     @property
-    def has_chosen_test_size(self) -> bool:
-        """Say whether a share to hold out was asked for."""
-        return not isinstance(self.test_size, _DefaultShare)
-
-    @property
-    def has_chosen_task(self) -> bool:
-        """Say whether a task was named, so that the suite must have it."""
-        return bool(self.task) and not isinstance(self.task, _NotChosen)
+    def held_out_share(self) -> float:
+        """Return the share of a file that is held out where the file does not state one."""
+        return 0.2 if self.test_size is None else self.test_size
 
 
 def member_of(kind: type[Choice], value: object, what: str) -> Choice:
@@ -152,12 +138,12 @@ def age_band(age: float, starts: Sequence[int] = (0, 18, 40, 60, 75)) -> str:
     return f"{starts[place - 1]}–{starts[place] - 1}" if place < len(starts) else f"{starts[-1]}+"
 
 
-def _task_name(value: object) -> str:
+def _task_name(value: object) -> str | None:
     if isinstance(value, Task):
         value = value.name
-    if not isinstance(value, str):
+    if not isinstance(value, str | None):
         raise InvalidValue(f"task must be the name of a task, not {value!r}")
-    return value if isinstance(value, _NotChosen) else value.strip().lower()
+    return (value or "").strip().lower() or None
 
 
 class BaseDataSuite(ABC):
@@ -216,7 +202,7 @@ class BaseDataSuite(ABC):
     def __init__(self, config: SuiteConfig | None = None) -> None:
         self.config = config or SuiteConfig()
         if self.tasks:
-            self.config = replace(self.config, task=self._task_name())
+            self.config = replace(self.config, task=self.task_name)
 
     def _refuse_choices(self, *, source: object) -> None:
         """Refuse a feature set and synthetic patients, of a suite that has the people of a source.
@@ -228,14 +214,14 @@ class BaseDataSuite(ABC):
                 f"features={self.config.features.value!r} is no choice of the suite {self.name!r}, "
                 "whose tasks say what is shown; leave it out"
             )
-        if self.config.has_chosen_n_synthetic and self.config.n_synthetic:
+        if self.config.n_synthetic:
             raise InvalidValue(
                 f"n_synthetic={self.config.n_synthetic} asks for synthetic patients, and the suite "
                 f"{self.name!r} has the people of {source} only; leave it out"
             )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({cut(self.name)!r}, task={cut(self.config.task)!r})"
+        return f"{type(self).__name__}({cut(self.name)!r}, task={cut(self.task_name)!r})"
 
     @abstractmethod
     def load(self) -> list[PatientRecord]:
@@ -244,14 +230,16 @@ class BaseDataSuite(ABC):
     @property
     def task(self) -> Task:
         """Return the chosen task; of a suite that states none, only the name can be known."""
-        name = self._task_name()
+        name = self.task_name
         entry = self.tasks.get(name)
         if entry is None:
             return Task(name)
         return entry if isinstance(entry, Task) else entry(self)
 
-    def _task_name(self) -> str:
-        chosen = self.config.task if self.config.has_chosen_task else ""
+    @property
+    def task_name(self) -> str:
+        """Return the name of the chosen task as the suite spells it, by default of its first."""
+        chosen = self.config.task or ""
         if not self.tasks or not chosen:
             return chosen or next(iter(self.tasks), "")
         for name in self.tasks:

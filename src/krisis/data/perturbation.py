@@ -1,4 +1,4 @@
-"""The same case asked in another form that means the same: which forms there are, and for whom."""
+"""A case asked in another form that means the same: which forms there are, and for whom."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from krisis.data.task import Features, Task
 from krisis.errors import InvalidValue, UnknownName
 from krisis.task_facts import FeatureDescription, SecondUnit
 
-# The metadata by which a perturbed row says what was changed, and of which record it is.
-KIND, RECORD = "perturbation", "perturbation_of"
 NONE = "none"
 Named = TypeVar("Named", str, Label)
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
@@ -45,15 +43,6 @@ _NEEDS = {
 }
 
 
-def perturbations(names: Iterable[str]) -> tuple[Perturbation, ...]:
-    """Return the perturbations that are named, each once, in one order for all runs."""
-    known = [member.value for member in Perturbation]
-    named = set(names)
-    for name in sorted(named - set(known)):
-        raise UnknownName.among("perturbation", str(name), known)
-    return tuple(member for member in Perturbation if member.value in named)
-
-
 def changes_prompt(kind: Perturbation, task: Task, features: Features) -> bool:
     """Say whether the prompt of a case becomes another one."""
     if kind is Perturbation.FEATURE_ORDER:
@@ -72,12 +61,15 @@ def changes_prompt(kind: Perturbation, task: Task, features: Features) -> bool:
     return task.can_be_asked
 
 
-def refuse_nowhere(kind: Perturbation, suite: str) -> InvalidValue:
-    """Return the error for a perturbation that changes no prompt of a run."""
-    return InvalidValue(
-        f"the perturbation {kind.value!r} changes no prompt of the suite {suite!r}: "
-        f"{_NEEDS[kind]}; leave it out"
-    )
+def check_changes_a_prompt(
+    kind: Perturbation, task: Task, cases: Iterable[Features], suite: str
+) -> None:
+    """Refuse a perturbation that changes no prompt of a run."""
+    if not any(changes_prompt(kind, task, features) for features in cases):
+        raise InvalidValue(
+            f"the perturbation {kind.value!r} changes no prompt of the suite {suite!r}: "
+            f"{_NEEDS[kind]}; leave it out"
+        )
 
 
 def reordered(names: Sequence[Named], seed: int) -> list[Named]:
@@ -100,6 +92,16 @@ class Perturbed:
 
     kind: Perturbation
     seed: int
+
+    @classmethod
+    def parsed(cls, name: str, seed: int) -> Perturbed | None:
+        """Return the perturbation of this name; nothing for ``none``, which asks as usual."""
+        if name == NONE:
+            return None
+        if name not in list(Perturbation):
+            known = [NONE, *(kind.value for kind in Perturbation)]
+            raise UnknownName.among("perturbation", name, known)
+        return cls(Perturbation(name), seed)
 
     def task(self, task: Task) -> Task:
         """Return the task in other words or another order; its answers stay what they are."""

@@ -114,7 +114,7 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
         super().__init__(config)
         self._refuse_choices(source=self.source_name)
         stated = options_from(DeferralPrice, deferral, "deferral").risk
-        self.price = float(self.prices[self.config.task] if stated is None else stated)
+        self.price = float(self.prices[self.task_name] if stated is None else stated)
 
     @abstractmethod
     def people(self) -> Sequence[P]:
@@ -135,8 +135,8 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
     @cached_property
     def parts(self) -> Parts[P]:
         """Return who is held out and who is fitted on."""
-        config = self.config
-        return split(self.people(), self.left_out, test_size=config.test_size, seed=config.seed)
+        share, seed = self.config.held_out_share, self.config.seed
+        return split(self.people(), self.left_out, test_size=share, seed=seed)
 
     def load(self) -> list[PatientRecord]:
         """Return the people held out, in an order drawn by the seed."""
@@ -167,5 +167,5 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
             f"{self.source_name}: {len(self.people())} adults read; {parts.left_out.total()} left "
             f"out{f' ({why})' if why else ''}; {len(parts.held_out)} evaluated; "
             f"{len(parts.training)} kept for fitting baselines (test_size "
-            f"{self.config.test_size:g})"
+            f"{self.config.held_out_share:g})"
         )

@@ -1,4 +1,4 @@
-"""Whether a run says the same twice: repeats, other forms, other runs, places in a call."""
+"""Whether a run says the same twice: repeats, other runs and forms, places in a call."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Shift:
 class Agreement:
     """How far the askings of the same cases agree.
 
-    A case is a record with its repeats, or a pair of askings of a record in two forms or runs.
+    A case is a record with its repeats, or a pair of askings of a record in two runs.
     ``answer_flips`` is the share of pairs of answers that differ, ``abstention_flips`` that of
     pairs of which one is an abstention. ``n_failed`` cases are left out because an asking has no
-    reply, ``n_not_asked`` because they were not asked in this form.
+    reply, ``n_not_asked`` because they were not asked again.
     """
 
     name: str
@@ -95,7 +95,6 @@ class Stability:
     """Everything that a run says about its own stability."""
 
     repeats: Agreement | None
-    perturbations: Sequence[Agreement]
     against: Sequence[Agreement]
     places: Places | None
     assumptions: Sequence[str]
@@ -108,23 +107,25 @@ class Stability:
 def stability_of(
     result: BenchmarkResult, against: Mapping[str, BenchmarkResult] | None = None, *, seed: int = 42
 ) -> Stability:
-    """Return how stable a run is, by itself and against other runs of the same model."""
+    """Return how stable a run is, by itself and against other runs of the same model.
+
+    A run that asked in another form (``--perturb``) is one of them.
+    """
     others = against or {}
     for name, other in others.items():
-        if other.backend_name != result.backend_name:
+        if _asked_plainly(other) != _asked_plainly(result):
             raise InvalidValue(
                 f"{name} is a run of {other.backend_name}, not of {result.backend_name}; name a "
                 "run of the same model, or use `krisis compare`"
             )
-    repeats, perturbations = _repeats(result, seed), _perturbations(result, seed)
+    repeats = _repeats(result, seed)
     paired = [_against(result, name, other, seed) for name, other in others.items()]
     places = _places(result.evaluation_results, seed)
     return Stability(
         repeats=repeats,
-        perturbations=perturbations,
         against=paired,
         places=places,
-        assumptions=_assumptions(result, [*([repeats] if repeats else []), *perturbations], places),
+        assumptions=_assumptions([result, *others.values()], repeats, places),
     )
 
 
@@ -155,8 +156,19 @@ def _saved(run: str | Path | BenchmarkResult) -> BenchmarkResult | None:
     return BenchmarkResult.load(path) if kind_of(path) == "saved result" else None
 
 
+def _form(result: BenchmarkResult) -> str:
+    """Return the form in which a run asked; "" is the usual one."""
+    asking = result.provenance.asking
+    return asking.perturb if asking else ""
+
+
+def _asked_plainly(result: BenchmarkResult) -> str:
+    """Return the name of a model with how it is asked, but for the form."""
+    return result.backend_name.removesuffix(f" · perturb {_form(result)}")
+
+
 def _assumptions(
-    result: BenchmarkResult, found: Sequence[Agreement], places: Places | None
+    runs: Sequence[BenchmarkResult], repeats: Agreement | None, places: Places | None
 ) -> list[str]:
     said = [
         (
@@ -165,15 +177,10 @@ def _assumptions(
             "asking are left out."
         )
     ]
-    if result.perturbed and result.prompts.prompt_data_policy != "redacted":
+    if len({_form(run) for run in runs}) > 1 and repeats is None:
         said.append(
-            "This backend is given findings and builds no prompt of krisis, so that no other form "
-            "reaches it: it flips only if it draws at random."
-        )
-    elif result.perturbed and not any(one.name == "repeats" for one in found):
-        said.append(
-            "Records were asked once in each form: a model that draws at random flips without "
-            "any perturbation as well, which --repeats would show."
+            "Records were asked once in each form: a model that samples at random flips without "
+            "another form as well, which --repeats would show."
         )
     if places is not None and not places.reason:
         said.append(
@@ -194,30 +201,15 @@ def _repeats(result: BenchmarkResult, seed: int) -> Agreement | None:
     return _agreement("repeats", groups, len(askings) - len(groups), seed)
 
 
-def _perturbations(result: BenchmarkResult, seed: int) -> list[Agreement]:
-    plain_rows = {
-        (row.record_id, row.metadata.get("sample_index", 0)): row
-        for row in result.evaluation_results
-    }
-    pairs: dict[str, list[Asked]] = {}
-    for row in in_patient_order(result.perturbed):
-        kind, record = row.metadata.get("perturbation"), row.metadata.get("perturbation_of")
-        first = plain_rows.get((str(record), row.metadata.get("sample_index", 0)))
-        if first is not None:
-            pairs.setdefault(str(kind), []).append((first, row))
-    return [
-        _agreement(kind, pairs[kind], len(plain_rows) - len(pairs[kind]), seed)
-        for kind in sorted(pairs)
-    ]
-
-
 def _against(result: BenchmarkResult, name: str, other: BenchmarkResult, seed: int) -> Agreement:
     runs = {"this run": result, name: other}
     refuse_other_data(runs)
     matched = match_runs(runs)
     groups = list(zip(*matched.rows.values(), strict=True))
     sizes = [run.provenance.batch_size for run in runs.values()]
-    words = f"{name} (records per call: {sizes[0]} here, {sizes[1]} there)"
+    forms = [_form(run) or "the usual form" for run in runs.values()]
+    asked = f"{forms[0]} here, {forms[1]} there; " if forms[0] != forms[1] else ""
+    words = f"{name} ({asked}records per call: {sizes[0]} here, {sizes[1]} there)"
     n_not_asked = max(map(len, matched.unmatched.values()))
     n_failed = matched.n_matched - matched.n_compared
     return _agreement(words, groups, n_not_asked, seed, n_failed=n_failed)

@@ -17,7 +17,6 @@ from krisis.execution.batches import (
     cases_of,
     first_call,
     in_random_order,
-    perturbed_batches,
     plan_batches,
     request_about,
     with_distinct_ids,
@@ -31,7 +30,7 @@ from krisis.execution.options import (
     asking_of,
     batch_api_of,
     check_batching,
-    check_perturb,
+    check_form,
 )
 from krisis.execution.pacing.budget import (
     CHARACTERS_PER_TOKEN,
@@ -66,7 +65,13 @@ def assemble(
 ) -> Assembled:
     """Make suite, backend and metrics, and load the records; what is given is not made again."""
     suite = suite_of(config) if suite is None else suite
-    backend = backend_of(config) if backend is None else backend
+    if backend is None:
+        backend = backend_of(config)
+    elif config.asking.words and asking_of(backend) != config.asking:
+        raise InvalidValue(
+            f"{type(backend).__name__} was made elsewhere, so it is not asked by "
+            f"{' and '.join(config.asking.words)}; set its asking before it is run"
+        )
     chosen = metrics_from_names(config.metrics)
     records = suite.first(config.limit)
     description = described(suite, None)
@@ -92,8 +97,8 @@ def backend_of(config: RunConfig, make: Callable[..., BaseBackend] | None = None
         if not isinstance(backend, ChatBackend):
             raise InvalidValue(
                 f"the backend {config.model!r} writes no prompt, so it cannot be asked by "
-                f"{' and '.join(config.asking.words)}; leave out --prompt, --elicit and "
-                "--instructions"
+                f"{' and '.join(config.asking.words)}; leave out --prompt, "
+                "--elicit, --instructions and --perturb"
             )
         backend.asking = config.asking
     if config.batch:
@@ -224,7 +229,6 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
     """Make everything that a configuration says about how the run is carried out."""
     return Execution(
         repeats=config.repeats,
-        perturb=config.perturb,
         limits=Limits(
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,
@@ -295,8 +299,6 @@ def dry_run_text(config: RunConfig) -> str:
     prices = read_prices(config.prices) if config.prices else {}
     estimate = estimate_of(parts, batches, price_of(backend, prices), by_batch=config.batch)
     plan = f"{estimate.n_cases} records in {estimate.n_calls} calls of up to {config.batch_size}"
-    if config.perturb:
-        plan += f", among them those asked in another form: {', '.join(config.perturb)}"
     if config.stop_when is not None:
         plan += f", or fewer in random order until this is known: {config.stop_when}"
     if not isinstance(backend, ChatBackend):
@@ -336,9 +338,8 @@ def _planned(config: RunConfig, parts: Assembled) -> list[Batch]:
         cases = in_random_order(cases, seed=seed, batch_size=config.batch_size)
         answers = Answers.of(parts.suite.task.facts())
         Watch(config.stop_when, cases, answers=answers, description=parts.description)
-    batches = plan_batches(cases, config.batch_size)
-    kinds = check_perturb(config.perturb, config.stop_when)
-    return [*batches, *perturbed_batches(batches, kinds, parts.suite)]
+    check_form(parts.backend, parts.suite, parts.records)
+    return plan_batches(cases, config.batch_size)
 
 
 def _input_tokens(backend: ChatBackend, batches: Sequence[Batch]) -> float:

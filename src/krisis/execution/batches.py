@@ -6,62 +6,33 @@ import operator
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
 
 import numpy as np
 
 from krisis.backends.base import BackendResponse
 from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode, check_built
 from krisis.backends.second_call import FirstCall
-from krisis.data.base import BaseDataSuite, PatientRecord, Records
-from krisis.data.perturbation import (
-    KIND,
-    RECORD,
-    Perturbation,
-    Perturbed,
-    changes_prompt,
-    refuse_nowhere,
-)
+from krisis.data.base import PatientRecord, Records
 from krisis.errors import InvalidValue
 from krisis.runs.write import RowPlace, StoredCase
-
-
-class Form(TypedDict, total=False):
-    """What `ChatBackend.build` is told of another form than the usual one."""
-
-    perturbed: Perturbed
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """One record, asked once; ``position`` is its place in the output.
 
-    ``record_position`` is the place of its record among the records. A case that is ``perturbed``
-    asks about the record in another form, and bears another name.
+    ``record_position`` is the place of its record among the records.
     """
 
     position: int
     record: PatientRecord
     sample_index: int = 0
-    perturbed: Perturbed | None = None
     record_position: int = 0
-
-    @property
-    def name(self) -> str:
-        """Return the name under which the row is stored."""
-        name = self.record.record_id
-        return name if self.perturbed is None else f"{name}~{self.perturbed.kind}"
 
     @property
     def row_place(self) -> RowPlace:
         """Return where the row of this case belongs in the run."""
-        form = "" if self.perturbed is None else self.perturbed.kind.value
-        return RowPlace(self.position, self.record_position, self.sample_index, form)
-
-    @property
-    def form(self) -> Form:
-        """Return in which form the case is asked; nothing for the usual one."""
-        return {} if self.perturbed is None else {"perturbed": self.perturbed}
+        return RowPlace(self.position, self.record_position, self.sample_index)
 
 
 Batch = list[Case]
@@ -75,7 +46,6 @@ def request_about(cases: Sequence[Case], backend: ChatBackend) -> ChatRequest:
         mode=mode,
         sample_index=cases[0].sample_index,
         context=cases[0].record.context,
-        **cases[0].form,
     )
     check_built(backend, request)
     return request
@@ -89,8 +59,7 @@ def first_call(
 ) -> FirstCall:
     """Return the first of two calls about these cases, and what came of it."""
     features = [case.record.features for case in cases]
-    form = cases[0].record.context, cases[0].perturbed
-    return FirstCall(features, request, text, responses, *form)
+    return FirstCall(features, request, text, responses, cases[0].record.context)
 
 
 def cases_of(records: Sequence[PatientRecord], repeats: int = 1) -> list[Case]:
@@ -120,40 +89,6 @@ def stored_cases(records: Sequence[PatientRecord]) -> list[StoredCase]:
 def are_synthetic(records: Sequence[PatientRecord]) -> bool:
     """Tell whether every record says that it is of nobody."""
     return all(record.metadata.get("synthetic") is True for record in records)
-
-
-def perturbed_batches(
-    batches: Sequence[Batch], kinds: Sequence[Perturbation], suite: BaseDataSuite
-) -> list[Batch]:
-    """Return every batch once more for each perturbation that changes its prompt.
-
-    A batch is asked again as a whole, so that each of its records keeps its companions.
-    """
-    for name in (KIND, RECORD):
-        if kinds and any(name in case.record.metadata for batch in batches for case in batch):
-            raise InvalidValue(
-                f"the records have metadata {name!r}, by which perturbed rows are known; rename it"
-            )
-    again: list[Batch] = []
-    position, task = sum(map(len, batches)), suite.task
-    for kind in kinds:
-        perturbed = Perturbed(kind, suite.config.seed)
-        changed = [
-            batch
-            for batch in batches
-            if any(changes_prompt(kind, task, case.record.features) for case in batch)
-        ]
-        if not changed:
-            raise refuse_nowhere(kind, suite.name)
-        for batch in changed:
-            places = range(position, position := position + len(batch))
-            again.append(
-                [
-                    replace(case, position=place, perturbed=perturbed)
-                    for place, case in zip(places, batch, strict=True)
-                ]
-            )
-    return again
 
 
 def in_random_order(cases: Sequence[Case], *, seed: int, batch_size: int) -> list[Case]:
@@ -210,7 +145,7 @@ def with_distinct_ids(records: Sequence[PatientRecord]) -> Records:
 
 
 def plan_batches(cases: Sequence[Case], batch_size: int) -> list[Batch]:
-    """Fill batches in input order without mixing contexts, repeats or forms, or parting a group.
+    """Fill batches in input order without mixing contexts or repeats, or parting a group.
 
     A group larger than ``batch_size`` makes a batch of its own.
 
@@ -233,7 +168,7 @@ def _parcels(cases: Sequence[Case]) -> list[Batch]:
     parcels: list[Batch] = []
     groups: dict[tuple[object, ...], Batch] = {}
     for case in cases:
-        key = (case.record.group, case.sample_index, case.perturbed)
+        key = (case.record.group, case.sample_index)
         if not case.record.group:
             parcels.append([case])
         elif key in groups:
@@ -250,5 +185,4 @@ def _fits(batch: Batch, parcel: Batch, batch_size: int) -> bool:
         len(batch) + len(parcel) <= batch_size
         and last.record.context == first.record.context
         and last.sample_index == first.sample_index
-        and last.perturbed == first.perturbed
     )

@@ -19,8 +19,9 @@ from pydantic import (
 from krisis.backends.elicitation import Asking, Elicitation
 from krisis.backends.secrets import holds_secret, names_secret
 from krisis.backends.template import PromptTemplate, read_template
+from krisis.data.base import SuiteConfig
 from krisis.data.instructions import Instructions
-from krisis.data.perturbation import perturbations
+from krisis.data.perturbation import NONE, Perturbed
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
 from krisis.json_values import JsonObject, JsonValue
@@ -79,10 +80,10 @@ class RunConfig(BaseModel):
         "or none.",
     )
     repeats: int = Field(1, ge=1, description="Times each record is asked.")
-    perturb: list[str] = Field(
-        [],
-        description="Also ask in another form: feature-order, answer-order, unit, missing-word "
-        "or paraphrase.",
+    perturb: str = Field(
+        NONE,
+        description="Ask every record in another form: feature-order, answer-order, unit, "
+        "missing-word or paraphrase (default none).",
     )
     adaptive: bool = Field(True, description="Adapt to rate limits.")
     requests_per_minute: float | None = Field(None, gt=0, description="Maximum calls per minute.")
@@ -142,7 +143,10 @@ class RunConfig(BaseModel):
     def asking(self) -> Asking:
         """Return how the model is asked."""
         return Asking(
-            self.prompt, Elicitation.parsed(self.elicit), Instructions.parsed(self.instructions)
+            self.prompt,
+            Elicitation.parsed(self.elicit),
+            Instructions.parsed(self.instructions),
+            Perturbed.parsed(self.perturb, SuiteConfig().seed if self.seed is None else self.seed),
         )
 
     @field_validator("cluster")
@@ -164,11 +168,9 @@ class RunConfig(BaseModel):
 
     @field_validator("perturb")
     @classmethod
-    def _are_perturbations(cls, names: list[str]) -> list[str]:
-        try:
-            return [kind.value for kind in perturbations(names)]
-        except UnknownName as error:
-            raise ValueError(str(error)) from None
+    def _is_a_perturbation(cls, name: str) -> str:
+        Perturbed.parsed(name, 0)
+        return name
 
     @field_validator("base_url")
     @classmethod

@@ -17,6 +17,7 @@ from krisis import registry
 from krisis.backends.base import BaseBackend
 from krisis.backends.elicitation import Asking
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig, first_records
+from krisis.data.perturbation import NONE
 from krisis.errors import InvalidValue, KrisisError
 from krisis.execution.batches import with_distinct_ids
 from krisis.execution.config import checked_config
@@ -44,7 +45,6 @@ def settings_of(
             "batch_size": job.batch_size,
             "max_concurrency": job.max_concurrency,
             "repeats": execution.repeats,
-            "perturb": list(execution.perturb),
             **_asking(asking_of(job.backend)),
             "stop_when": execution.stop_when,
             "baselines": execution.baselines,
@@ -69,6 +69,7 @@ def _asking(asking: Asking) -> JsonObject:
         "prompt": prompt,
         "elicit": str(asking.elicit),
         "instructions": asking.instructions.value,
+        "perturb": NONE if asking.perturbed is None else asking.perturbed.kind.value,
     }
 
 

@@ -12,7 +12,6 @@ from krisis.backends.base import BackendResponse
 from krisis.backends.chat import PromptMode
 from krisis.backends.elicitation import RATIONALE
 from krisis.data.base import BaseDataSuite
-from krisis.data.perturbation import KIND, RECORD
 from krisis.errors import BackendError, MalformedReply
 from krisis.execution.batches import Batch, Case
 from krisis.execution.callers import Caller, Outcome
@@ -190,7 +189,7 @@ def response_row(
         input_tokens=response.input_tokens,
         output_tokens=response.output_tokens,
         total_tokens=response.total_tokens,
-        record_id=case.name,
+        record_id=record.record_id,
         cluster_id=record.cluster_id,
         signals=response.signals,
         error=error,
@@ -208,7 +207,7 @@ def failed_row(case: Case, error: BackendError, text: str) -> EvaluationResult:
         prediction=None,
         ground_truth=record.label,
         metadata=_metadata(case),
-        record_id=case.name,
+        record_id=record.record_id,
         cluster_id=record.cluster_id,
         error=text,
         failure_class=error.failure_class,
@@ -222,7 +221,4 @@ def _metadata(case: Case) -> JsonMapping:
     metadata = case.record.metadata
     if case.sample_index:
         metadata = {**metadata, "sample_index": case.sample_index}
-    if case.perturbed is not None:
-        form = {KIND: case.perturbed.kind.value, RECORD: case.record.record_id}
-        metadata = {**metadata, **form}
     return metadata

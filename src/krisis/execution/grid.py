@@ -41,6 +41,7 @@ AXES = {
     "prompts": "prompt",
     "elicits": "elicit",
     "instructions": "instructions",
+    "perturb": "perturb",
 }
 # Said once for the whole grid.
 _OF_THE_GRID = ("max_cost", "max_tokens", "out", "display", "cache", "cache_path", "prices")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from krisis.backends.base import BaseBackend
@@ -11,8 +10,8 @@ from krisis.backends.batch_api import BatchApi
 from krisis.backends.chat import ChatBackend
 from krisis.backends.elicitation import Asking
 from krisis.backends.provider import ProviderBackend
-from krisis.data.base import Task
-from krisis.data.perturbation import Perturbation, perturbations
+from krisis.data.base import BaseDataSuite, Records, Task
+from krisis.data.perturbation import check_changes_a_prompt
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
 from krisis.execution.cluster import Cluster
@@ -58,8 +57,7 @@ class GridContext:
 class Execution:
     """Everything about a run that is neither its suite, its backend nor its metrics.
 
-    ``repeats`` asks every record that many times; ``perturb`` names the other forms in which each
-    is asked as well, such as ``"unit"``. Without a ``recorder`` nothing is written, and
+    ``repeats`` asks every record that many times. Without a ``recorder`` nothing is written, and
     without a ``cache`` no reply is reused. ``prices`` maps ``provider/model``, or a pattern of it,
     to what its tokens cost. ``stop`` lets another part of the program end the run.
     Without a ``progress`` a notebook shows a bar where the run takes longer than a second, and a
@@ -72,7 +70,6 @@ class Execution:
     """
 
     repeats: int = 1
-    perturb: Sequence[str] = ()
     limits: Limits = field(default_factory=Limits)
     recorder: Recorder | None = None
     cache: ReplyCache | None = None
@@ -87,7 +84,6 @@ class Execution:
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)
-        check_perturb(self.perturb, self.stop_when)
         if self.batching is not None:
             has_recorder, on_cluster = self.recorder is not None, self.cluster is not None
             check_batching(self.stop_when, on_cluster=on_cluster, has_recorder=has_recorder)
@@ -125,11 +121,11 @@ def asking_facts(backend: BaseBackend) -> AskingFacts | None:
     if not asking.words:
         return None
     elicit, prompt = str(asking.elicit), asking.prompt
-    instructions = asking.instructions.value
+    form = "" if asking.perturbed is None else asking.perturbed.kind.value
+    facts = AskingFacts(elicit=elicit, instructions=asking.instructions.value, perturb=form)
     if prompt is None:
-        return AskingFacts(elicit=elicit, instructions=instructions)
-    named = {"prompt": prompt.name, "prompt_sha256": prompt.sha256, "prompt_text": prompt.text}
-    return AskingFacts(elicit=elicit, instructions=instructions, **named)
+        return facts
+    return replace(facts, prompt=prompt.name, prompt_sha256=prompt.sha256, prompt_text=prompt.text)
 
 
 def task_facts(task: Task, backend: BaseBackend) -> TaskFacts:
@@ -156,27 +152,12 @@ def batch_api_of(backend: BaseBackend) -> BatchApi:
     )
 
 
-def check_perturb(perturb: Sequence[str], stop_when: str | None) -> tuple[Perturbation, ...]:
-    """Return the perturbations of a run, or refuse them beside a rule to stop by."""
-    if isinstance(perturb, str):
-        raise InvalidValue(f"perturb must be a list of names, not the text {perturb!r}")
-    if perturb and stop_when is not None:
-        raise InvalidValue(
-            "a run with perturb asks every record in every form, and stop_when may leave some out; "
-            "give one of them"
-        )
-    return perturbations(perturb)
-
-
-def check_backend(backend: BaseBackend) -> None:
-    """Refuse a chat backend of the user's own that can build prompts in one form only."""
-    if isinstance(backend, ChatBackend):
-        taken = inspect.signature(backend.build).parameters
-        if "perturbed" not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
-            raise InvalidValue(
-                f"{type(backend).__name__}.build does not take `perturbed`, so it can ask in one "
-                "form only; take it and hand it to super().build(), or leave perturb out"
-            )
+def check_form(backend: BaseBackend, suite: BaseDataSuite, records: Records) -> None:
+    """Refuse to ask in another form where that changes no prompt."""
+    perturbed = asking_of(backend).perturbed
+    if perturbed is not None:
+        cases = (record.features for record in records)
+        check_changes_a_prompt(perturbed.kind, suite.task, cases, suite.name)
 
 
 def checked_at_least_one(name: str, value: object) -> int:

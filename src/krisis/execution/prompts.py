@@ -42,21 +42,18 @@ class PromptCheck:
         self._doubts: dict[str, str] = {}
 
     def hashes(self, batches: Sequence[Batch]) -> dict[str, str]:
-        """Hash template, schema and parameters of the first call of each form in either mode."""
-        if not isinstance(self._backend, ChatBackend):
+        """Hash template, schema and parameters of the first call in either mode."""
+        if not isinstance(self._backend, ChatBackend) or not batches:
             return {}
+        first = batches[0]
+        modes: dict[PromptMode, Batch] = {"single": first[:1]}
+        if len(first) > 1:
+            modes["batch"] = first
         found: dict[str, str] = {}
-        firsts = {batch[0].perturbed: batch for batch in reversed(batches)}
-        for perturbed, batch in reversed(firsts.items()):
-            modes: dict[PromptMode, Batch] = {"single": batch[:1]}
-            if len(batch) > 1:
-                modes["batch"] = batch
-            for mode, cases in modes.items():
-                request = self._without_values(cases, mode)
-                form = mode if perturbed is None else f"{mode} {perturbed.kind}"
-                if request is not None:
-                    facts = [request.template, request.schema, request.parameters]
-                    found[form] = content_hash(facts)
+        for mode, cases in modes.items():
+            request = self._without_values(cases, mode)
+            if request is not None:
+                found[mode] = content_hash([request.template, request.schema, request.parameters])
         return found
 
     def shared(self, prompt: str, cases: Sequence[Case], mode: PromptMode) -> str:
@@ -112,10 +109,9 @@ class PromptCheck:
             return None
         bare = [dict.fromkeys(case.record.features) for case in cases]
         context = "withheld" if cases[0].record.context else ""
-        shape = (mode, context, cases[0].perturbed, *map(tuple, bare))
+        shape = (mode, context, *map(tuple, bare))
         if shape not in self._bare:
-            form = cases[0].form
-            self._bare[shape] = self._backend.build(bare, mode=mode, context=context, **form)
+            self._bare[shape] = self._backend.build(bare, mode=mode, context=context)
         return self._bare[shape]
 
 

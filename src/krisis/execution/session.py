@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import chain
 
 from krisis import __version__
 from krisis.backends.base import BaseBackend
@@ -22,7 +20,6 @@ from krisis.execution.batches import (
     are_synthetic,
     cases_of,
     in_random_order,
-    perturbed_batches,
     plan_batches,
     request_about,
     stored_cases,
@@ -42,8 +39,7 @@ from krisis.execution.options import (
     asking_facts,
     asking_of,
     batch_api_of,
-    check_backend,
-    check_perturb,
+    check_form,
     task_facts,
 )
 from krisis.execution.pacing.budget import Budget
@@ -132,9 +128,9 @@ class SessionRows:
         if cause is not None and self._recorder is not None:
             self._recorder.note_stop(cause)
 
-    def in_order(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
-        """Return the rows of these positions in the order of the records."""
-        return [self.rows[position] for position in sorted(self.rows) if start <= position < below]
+    def in_order(self) -> list[EvaluationResult]:
+        """Return the rows in the order of the records."""
+        return [self.rows[position] for position in sorted(self.rows)]
 
     def _count(self, rows: Sequence[EvaluationResult]) -> None:
         for outcome, n in Counter(row.outcome for row in rows).items():
@@ -186,19 +182,13 @@ class Session:
         self._batches = plan_batches(self._asked, job.batch_size)
         if asking_of(job.backend).words and self._batches and isinstance(job.backend, ChatBackend):
             request_about(self._batches[0], job.backend)  # refuses a build that ignores them
-        self._kinds = check_perturb(execution.perturb, execution.stop_when)
-        self._n_plain = len(self._cases)
-        if self._kinds:
-            check_backend(job.backend)
-            again = perturbed_batches(self._batches, self._kinds, job.suite)
-            self._batches += again
-            self._asked = self._cases = [*self._cases, *chain.from_iterable(again)]
+        check_form(job.backend, job.suite, job.records)
         self._price = price_of(job.backend, execution.prices)
         self._api = None if execution.batching is None else batch_api_of(job.backend)
         self._workers: Workers | None = None
 
-    async def run(self) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
-        """Return the rows of the settled cases in order, the perturbed ones, and how it went."""
+    async def run(self) -> tuple[list[EvaluationResult], RunFacts]:
+        """Return the rows of the settled cases in order, and how it went."""
         self._stop.bind(asyncio.get_running_loop())
         gate = self._gate()
         if self._execution.cluster is None:
@@ -206,9 +196,7 @@ class Session:
         async with self._cluster_workers(self._execution.cluster, gate) as self._workers:
             return await self._run(gate)
 
-    async def _run(
-        self, gate: Gate
-    ) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
+    async def _run(self, gate: Gate) -> tuple[list[EvaluationResult], RunFacts]:
         started_at, started = datetime.now(UTC), time.perf_counter()
         earlier = self._begin()
         self._refuse_live_beside(earlier.provider_batches)
@@ -223,20 +211,18 @@ class Session:
         )
         await self._work(kept, gate, earlier)
         rows = kept.in_order()
-        plain, perturbed = kept.in_order(below=self._n_plain), kept.in_order(self._n_plain)
         elapsed_seconds = elapsed_before + time.perf_counter() - started
         facts = RunFacts(
             provenance=self._provenance(rows, started_at),
             spending=self._spending(kept.spent, rows, elapsed_seconds),
             prompts=Prompts.of(rows, verified=isinstance(self._job.backend, ChatBackend)),
-            attrition=Attrition.of(plain, self._n_plain),
-            n_perturbed=len(self._cases) - self._n_plain,
+            attrition=Attrition.of(rows, len(self._cases)),
             stop=self._cause(rows),
             stop_rule=None if self._watch is None else self._watch.outcome(),
             damage=earlier.damage,
-            agreement=mark_agreement(plain) if self._execution.repeats > 1 else None,
+            agreement=mark_agreement(rows) if self._execution.repeats > 1 else None,
         )
-        return plain, perturbed, facts
+        return rows, facts
 
     def _cause(self, rows: Sequence[EvaluationResult]) -> StopCause | None:
         """Return why the run ended early; a decision that the last calls came after did not."""
@@ -282,7 +268,6 @@ class Session:
             data=job.records.content_hash,
             n_records=len(job.records),
             repeats=self._execution.repeats,
-            perturb=[kind.value for kind in self._kinds],
             batch_size=job.batch_size,
             stop_when={} if self._watch is None else self._watch.identity(),
             asking=asking_of(job.backend).identity(),

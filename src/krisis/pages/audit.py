@@ -223,9 +223,9 @@ def group_assumptions(audit: GroupAudit) -> list[str]:
 
 def stability_section(found: Stability) -> Section:
     """Return how stable the answers are, or how to find out."""
-    asked = [*([found.repeats] if found.repeats else []), *found.perturbations, *found.against]
+    asked = [*([found.repeats] if found.repeats else []), *found.against]
     if not asked and found.places is None:
-        lines = ["Each record was asked once: ask with --repeats or --perturb."]
+        lines = ["Each record was asked once: use --repeats, or audit with --against."]
         return Section.of_sentences("stability", "Stability", lines)
     parts: list[Content] = [part for one in asked for part in _asked_again(one)]
     parts += _places(found.places) if found.places is not None else []
@@ -239,7 +239,7 @@ def _asked_again(one: Agreement) -> Iterator[Content]:
     sentence = (
         f"{one.name}: {count(one.n_cases)} {words} of {count(one.n_patients)} patients; left out: "
         f"{count(one.n_failed)} with an asking without a reply, {count(one.n_not_asked)} not asked "
-        "in both forms."
+        "in both."
     )
     yield Sentences([sentence])
     figures = {

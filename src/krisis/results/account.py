@@ -32,12 +32,14 @@ class AskingFacts:
     prompt_sha256: str = ""
     prompt_text: str = ""
     instructions: str = "price"
+    perturb: str = ""
 
     def __str__(self) -> str:
         named = f"prompt {self.prompt} (SHA-256 {self.prompt_sha256[:12]})" if self.prompt else ""
         way = f"confidence by --elicit {self.elicit}" if self.elicit != "answer" else ""
         said = f"{self.instructions} instructions" if self.instructions != "price" else ""
-        return ", ".join(filter(None, (named, way, said)))
+        form = f"every record by --perturb {self.perturb}" if self.perturb else ""
+        return ", ".join(filter(None, (named, way, said, form)))
 
 
 Part = TypeVar("Part")
@@ -260,7 +262,7 @@ _DERIVED = (
     "prompt_templates_count",
 )
 _TYPED = (
-    *("stopped", "stop_cause", "stop_rule", "damage", "attrition", "agreement", "n_perturbed"),
+    *("stopped", "stop_cause", "stop_rule", "damage", "attrition", "agreement"),
     "baselines",
 )
 
@@ -277,7 +279,6 @@ class RunFacts:
     stop_rule: StopRule | None = None
     damage: str = ""  # what of the stored run could not be believed
     agreement: RepeatAgreement | None = None
-    n_perturbed: int = 0  # how many times a record is to be asked in another form
     baselines: ScoresByName = field(default_factory=dict)
     baseline_rows: Mapping[str, Rows] = field(default_factory=dict)
     scores_by_source: ScoresByName = field(default_factory=dict)
@@ -300,7 +301,6 @@ class RunFacts:
             **({"stop_rule": asdict(self.stop_rule)} if self.stop_rule else {}),
             **({"damage": self.damage} if self.damage else {}),
             **({"agreement": asdict(self.agreement)} if self.agreement else {}),
-            **({"n_perturbed": self.n_perturbed} if self.n_perturbed else {}),
             **_score_entries("scores_by_source", self.scores_by_source),
             **_score_entries("baselines", self.baselines),
             **self.other,
@@ -341,7 +341,6 @@ class RunFacts:
             stop_rule=_checked(StopRule, rule, "stop_rule") if rule else None,
             damage=str(extras.get("damage", "")),
             agreement=_checked(RepeatAgreement, agreement, "agreement") if agreement else None,
-            n_perturbed=_checked(int, extras.get("n_perturbed", 0), "n_perturbed"),
             baselines=_scores(extras, "baselines"),
             scores_by_source=_scores(extras, "scores_by_source"),
             other={name: value for name, value in extras.items() if name not in known},

@@ -73,7 +73,6 @@ class BenchmarkResult(RunFacts, Documented):
     brief_builder: ClassVar[str] = "krisis.pages.run:brief_document"
 
     evaluation_results: Rows
-    perturbed: Rows
     metric_scores: MetricScores
     suite_description: JsonObject
     backend_name: str
@@ -87,21 +86,17 @@ class BenchmarkResult(RunFacts, Documented):
         extras: JsonMapping | None = None,
         *,
         facts: RunFacts | None = None,
-        perturbed: Sequence[EvaluationResult] = (),
     ) -> None:
-        """Take rows, scores and either typed ``facts`` or the flat ``extras`` that name them.
-
-        ``perturbed`` are the rows of records asked in another form: no score counts them.
-        """
+        """Take rows, scores and either typed ``facts`` or the flat ``extras`` that name them."""
         known = facts or RunFacts.from_extras(extras or {})
         for one in fields(RunFacts):
             setattr(self, one.name, getattr(known, one.name))
         # The rows carry what is known of their task: a metric must not guess it from the labels.
         task = known.provenance.task_facts
         answers = None if task is None else Answers.of(task)
-        self.evaluation_results, self.perturbed = (
+        rows = evaluation_results
+        self.evaluation_results = (
             rows.with_answers(answers) if isinstance(rows, Rows) else Rows(rows, answers)
-            for rows in (evaluation_results, perturbed)
         )
         self.metric_scores = MetricScores(metric_scores)  # readable by name and by key
         self.suite_description = dict(suite_description)
@@ -129,8 +124,8 @@ class BenchmarkResult(RunFacts, Documented):
 
     @property
     def n_left(self) -> int:
-        """Return how many askings of the run have no row yet, those in another form included."""
-        return self.attrition.n_left + max(0, self.n_perturbed - len(self.perturbed))
+        """Return how many askings of the run have no row yet."""
+        return self.attrition.n_left
 
     def scored(self, metrics: Sequence[BaseMetric], options: BootstrapOptions) -> BenchmarkResult:
         """Return the same run with other scores, those of each source among them."""
@@ -141,7 +136,6 @@ class BenchmarkResult(RunFacts, Documented):
             self.suite_description,
             self.backend_name,
             facts=self,
-            perturbed=self.perturbed,
         )
         again.scores_by_source = scores_by_source(metrics, rows, options)
         return again
@@ -162,8 +156,6 @@ class BenchmarkResult(RunFacts, Documented):
         }
         if include_results:
             content["evaluation_results"] = [row_to_dict(row) for row in self.evaluation_results]
-            if self.perturbed:
-                content["perturbed_results"] = [row_to_dict(row) for row in self.perturbed]
         return content
 
     def to_json(self, include_results: bool = True) -> str:
@@ -213,13 +205,10 @@ class BenchmarkResult(RunFacts, Documented):
     def from_dict(cls, content: JsonMapping, *, place: str = "result") -> BenchmarkResult:
         """Read back what `to_dict` returned."""
         _check_envelope(content, place)
-        rows, perturbed = (
-            [
-                row_from_dict(row, f"{place}: {word} {i}")
-                for i, row in enumerate(content.get(key, []))
-            ]
-            for word, key in (("row", "evaluation_results"), ("perturbed row", "perturbed_results"))
-        )
+        rows = [
+            row_from_dict(row, f"{place}: row {i}")
+            for i, row in enumerate(content.get("evaluation_results", []))
+        ]
         scores = MetricScores(
             (name, score_from_dict(score, f"{place}: metric {name!r}"))
             for name, score in content["metric_scores"].items()
@@ -229,7 +218,7 @@ class BenchmarkResult(RunFacts, Documented):
         except InvalidValue as error:
             raise InvalidFile(f"{place}: {error}") from None
         named = (content["suite_description"], content["backend_name"])
-        return cls(rows, scores, *named, facts=facts, perturbed=perturbed)
+        return cls(rows, scores, *named, facts=facts)
 
 
 def _described(provenance: Provenance, suite: JsonMapping, model: str) -> Provenance:
@@ -299,9 +288,8 @@ def _check_envelope(content: JsonMapping, place: str) -> None:
     for name, kind in _ENVELOPE.items():
         if not isinstance(content.get(name), kind):
             raise InvalidFile(f"{place}: {name} must be a {kind.__name__}")
-    for name in ("evaluation_results", "perturbed_results"):
-        if not isinstance(content.get(name, []), list):
-            raise InvalidFile(f"{place}: {name} must be a list")
+    if not isinstance(content.get("evaluation_results", []), list):
+        raise InvalidFile(f"{place}: evaluation_results must be a list")
 
 
 def one_kind(result: BenchmarkResult) -> tuple[BenchmarkResult, str]:

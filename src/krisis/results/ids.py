@@ -99,5 +99,4 @@ def shareable(result: BenchmarkResult, *, with_ids: bool = False) -> BenchmarkRe
         result.suite_description,
         result.backend_name,
         facts=result,
-        perturbed=result.perturbed,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -69,7 +68,7 @@ def answer_words(label: int | str, task: TaskFacts | None) -> str:
 
 
 def stopping_lines(result: BenchmarkResult) -> list[str]:
-    """Say why rows are missing, what a rule to stop found, and which rows are kept apart."""
+    """Say why rows are missing, and what a rule to stop found."""
     stop, rule, n_left = result.stop, result.stop_rule, result.n_left
     records = "1 record" if n_left == 1 else f"{n_left} records"
     lines = []
@@ -84,21 +83,7 @@ def stopping_lines(result: BenchmarkResult) -> list[str]:
             f"The rule assumes independent {_persons(result)}; looking after every record, it "
             "decides wrongly in at most 5 % of runs."
         )
-    return [*lines, *perturbed_lines(result)]
-
-
-def perturbed_lines(result: BenchmarkResult) -> list[str]:
-    """Say how often records were asked in another form, which no score counts."""
-    if not result.n_perturbed:
-        return []
-    kinds = Counter(str(row.metadata.get("perturbation")) for row in result.perturbed)
-    n_failed = sum(row.error is not None for row in result.perturbed)
-    named = ", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "none"
-    counted = (
-        f"Asked in another form as well: {len(result.perturbed)} of {result.n_perturbed} ({named}; "
-        f"{n_failed} without an answer); these rows are in no figure here."
-    )
-    return [counted]
+    return lines
 
 
 def _persons(result: BenchmarkResult) -> str:

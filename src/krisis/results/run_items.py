@@ -68,7 +68,7 @@ def read_result(path: str | Path, mode: str | None = None) -> BenchmarkResult:
 
 def _of_run(path: Path, mode: str | None) -> RunItems:
     described, result = read_description(path), load_run(path)
-    n_owed = max(0, described.n_plain - len(result.evaluation_results))
+    n_owed = max(0, described.n_cases - len(result.evaluation_results))
     source = replace(
         _source(result, mode, path), run_id=described.run_id, git_commit=described.git_commit
     )

@@ -1,7 +1,7 @@
 """The rows of a run file by column: every line is checked once, and no row is built.
 
-A run that asks its cases more than once, or in another form, is read as rows: what one asking says
-of another needs them together.
+A run that asks its cases more than once is read as rows: what one asking says of another needs them
+together.
 """
 
 # What a method returns is said once, in `metrics.columns.Columns`.
@@ -53,8 +53,7 @@ class RunColumns(Columns):
     @classmethod
     def of(cls, run: RunFile) -> RunColumns | None:
         """Read a run; None where a case is asked more than once."""
-        described = run.description
-        if described.identity.repeats > 1 or described.n_cases > described.n_plain:
+        if run.description.identity.repeats > 1:
             return None
         with without_collector():
             cases = _Cases.read(run)
@@ -258,7 +257,7 @@ class _RowLines:
             if not block:
                 return
             cells = dict(zip(TABLES["rows"], zip(*block, strict=True), strict=False))
-        self.are_repeated |= any(cells["repeat"]) or any(cells["perturbation"])
+        self.are_repeated |= any(cells["repeat"])
         for name, parts in self._numbers.items():
             kind = np.float64 if name == "confidence" else np.int64
             parts.append(np.array(cells[name], dtype=kind))
@@ -275,7 +274,7 @@ class _RowLines:
         columns = zip(cells.values(), ALLOWED_TYPES, strict=True)
         if not all(set(map(type, column)) <= allowed for column, allowed in columns):
             return False
-        if any(cells["perturbation"]) or any(cells["repeat"]):
+        if any(cells["repeat"]):
             return False
         n_records, n_cases = self._sizes
         position = np.array(cells["position"], dtype=np.int64)

@@ -30,7 +30,6 @@ class Identity(BaseModel):
     data: str = ""
     n_records: int = Field(default=0, ge=0)
     repeats: int = Field(default=1, ge=1)
-    perturb: list[str] = []  # other forms in which each record is asked as well
     batch_size: int = 1
     stop_when: JsonObject = {}  # a rule asks the records in another order
     asking: JsonObject = {}  # a prompt of the user's own, another way to ask for confidence
@@ -41,7 +40,7 @@ class Identity(BaseModel):
 class RunDescription(BaseModel):
     """Enough to repeat a run, and to refuse to continue another one under its name.
 
-    ``n_cases`` counts the askings: records × repeats, and those in another form.
+    ``n_cases`` counts the askings: records × repeats.
     """
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -61,12 +60,6 @@ class RunDescription(BaseModel):
     imported: Imported | None = None
     asking: AskingFacts | None = None
     n_removed: int = Field(default=0, ge=0)  # patients who were taken out of the run
-
-    @property
-    def n_plain(self) -> int:
-        """Return how many cases ask a record as it is; all others follow them."""
-        identity = self.identity
-        return identity.n_records * identity.repeats if identity.perturb else self.n_cases
 
     @property
     def n_claimed(self) -> int:

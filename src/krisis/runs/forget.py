@@ -160,7 +160,7 @@ class _Patient:
     names: set[str]
     cases: set[int]
     n_cases: int
-    n_plain_askings: int  # askings of one record as it is
+    n_askings: int  # of one record
     positions: list[int] = field(default_factory=list)  # sorted; askings without a row among them
     n_rows: int = 0
     rows_named: set[str] = field(default_factory=set)
@@ -189,7 +189,7 @@ class _Patient:
             names={named, *(str(line[1]) for line in theirs)},
             cases={int(line[0] or 0) for line in theirs},
             n_cases=len(cases),
-            n_plain_askings=run.description.identity.repeats,
+            n_askings=run.description.identity.repeats,
         )
         found._read_rows(run)
         return found
@@ -200,7 +200,7 @@ class _Patient:
         if n_records:  # askings that have no row yet are the patient's as well
             positions |= {
                 repeat * n_records + case
-                for repeat in range(self.n_plain_askings)
+                for repeat in range(self.n_askings)
                 for case in self.cases
                 if case < n_records
             }
@@ -216,8 +216,6 @@ class _Patient:
                 continue
             self.n_rows += 1
             positions.add(row["position"])
-            if row["perturbation"]:
-                self.rows_named |= {f"{name}~{row['perturbation']}" for name in self.names}
             if not are_apart and row["prompt_mode"] != "single":
                 self.texts |= {row["prompt"], row["reply"]}
             replies += [row["reply"]] if isinstance(row["reply"], int) else []

@@ -62,11 +62,7 @@ def result_of(run: RunFile) -> BenchmarkResult:
     columns = RunColumns.of(run)
     contents = run.contents(with_rows=columns is None)
     rows: Sequence[EvaluationResult]
-    perturbed: Sequence[EvaluationResult] = ()
-    if columns is None:
-        rows, perturbed = contents.in_order(below=run.n_plain), contents.in_order(run.n_plain)
-    else:
-        rows = Rows(columns)
+    rows = contents.in_order() if columns is None else Rows(columns)
     agreement = mark_agreement(rows) if described.identity.repeats > 1 else None
     ended = stored_result(run)
     if ended is not None:
@@ -76,19 +72,18 @@ def result_of(run: RunFile) -> BenchmarkResult:
             ended.suite_description,
             ended.backend_name,
             facts=ended,
-            perturbed=perturbed,
         )
     else:
-        facts = _facts_so_far(described, contents, [*rows, *perturbed] if perturbed else rows)
+        facts = _facts_so_far(described, contents, rows)
         facts.agreement = agreement
         if run.scores() is not None:  # it had ended: what is missing was lost
-            is_whole = len(rows) + len(perturbed) == described.n_cases
+            is_whole = len(rows) == described.n_cases
             facts.stop = None if is_whole else _lost(described)
         description = described.suite_description
         if described.is_reading:
             description = {**description, "read": f"{len(rows):,} of {described.n_cases:,}"}
         named = (description, described.backend_name)
-        result = BenchmarkResult(rows, {}, *named, facts=facts, perturbed=perturbed)
+        result = BenchmarkResult(rows, {}, *named, facts=facts)
     result.baseline_rows = StoredBaselines(run.path, run.baseline_names(), result)
     result.damage = run.damage
     result.provenance = replace(
@@ -191,7 +186,7 @@ def _facts_so_far(
     stop: Unfinished | None = Unfinished(_NOT_ENDED)
     if imported:  # no model was asked: rows that are not there were lost
         stop = _lost(described) if len(rows) < described.n_cases else None
-    n_loaded = imported.n_expected if imported else described.n_plain
+    n_loaded = imported.n_expected if imported else described.n_cases
     if described.is_reading:
         stop, n_loaded = None, len(rows)
     return RunFacts(
@@ -208,6 +203,5 @@ def _facts_so_far(
         spending=Spending.of(contents.totals, rows, elapsed_seconds=contents.elapsed_seconds),
         prompts=Prompts.of(rows, verified=bool(identity.prompts)),
         attrition=Attrition(n_loaded=n_loaded),
-        n_perturbed=described.n_cases - described.n_plain,
         stop=contents.stop or stop,
     )

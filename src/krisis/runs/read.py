@@ -5,7 +5,7 @@ opened for writing. What a page or a command needs::
 
     with open_run(path) as run:            # one connection; open one per request, keep none
         run.description                    # RunDescription: what was asked for, provenance
-        run.n_rows, run.n_plain            # rows that exist; positions below n_plain are plain
+        run.n_rows                         # rows that exist
         run.progress()                     # Progress: outcomes, failures, usage, rate, cost
         run.select(sql, *values)           # lines of a SELECT: filters, sorting, paging are SQL
         run.columns("rows", ["confidence", "outcome"], where="outcome = ?", values=("answered",))
@@ -94,7 +94,7 @@ from krisis.runs.schema import (
     proven_run_id,
 )
 from krisis.runs.trust import has_scored
-from krisis.runs.write import RowPlace, asked_metadata, hash_of, recover
+from krisis.runs.write import asked_metadata, hash_of, recover
 from krisis.sqlite_edge import refuse_super_journal
 
 _HEADER = b"SQLite format 3\0"
@@ -120,7 +120,6 @@ _ROW_TYPES: dict[str, tuple[type, ...]] = {
     "position": _WHOLE,
     "case_position": _WHOLE,
     "repeat": _WHOLE,
-    "perturbation": _TEXT,
     "outcome": _TEXT,
     "prediction": (int, str, float, *_OR_NONE),
     "truth": (int, str),
@@ -300,11 +299,6 @@ class RunFile:
             self.is_broken = True
 
     @property
-    def n_plain(self) -> int:
-        """Return how many positions ask a record as it is; all others follow them."""
-        return self.description.n_plain
-
-    @property
     def n_rows(self) -> int:
         """Return how many rows there are, without a look at their checksums.
 
@@ -425,16 +419,14 @@ class RunFile:
         return None
 
     def features(self) -> list[JsonObject]:
-        """Return what was shown of every asking of a record as it is, context included."""
+        """Return what was shown of every asking of a record, context included."""
         shown: dict[Value, JsonObject] = {}
         for line in self._lines("cases"):
             with suppress(ValueError, TypeError, RecursionError):
                 if line[5] is not None:
                     context = self.text(line[6]) if isinstance(line[6], int) else ""
                     shown[line[0]] = _object(line[5]) | ({"context": context} if context else {})
-        asked = self._fetched(
-            "SELECT case_position FROM rows WHERE perturbation = '' ORDER BY position"
-        )
+        asked = self._fetched("SELECT case_position FROM rows ORDER BY position")
         return [shown[case] for (case,) in asked if case in shown]
 
     def text(self, number: int | None) -> str:
@@ -668,7 +660,7 @@ class RunFile:
         return found
 
     def _texts_of(self, line: tuple[Value, ...]) -> dict[int, str]:
-        named = [number for number in (line[18], line[19]) if isinstance(number, int)]
+        named = [number for number in (line[17], line[18]) if isinstance(number, int)]
         return {number: text for number in named if (text := self.text(number))}
 
     def _row(self, line: tuple[Value, ...], texts: Mapping[int, str]) -> EvaluationResult | None:
@@ -689,8 +681,8 @@ class RunFile:
             self._known_types.add(kinds)
         place: JsonValue = line
         n_records, n_cases = self.sizes
-        at, repeat, form = place[1], place[2], place[3]
-        if place[0] >= n_cases or (n_records and not form and place[0] != repeat * n_records + at):
+        at, repeat = place[1], place[2]
+        if place[0] >= n_cases or (n_records and place[0] != repeat * n_records + at):
             raise ValueError("a row of another place")
         if at not in self._cases and (found := self._line("cases", at)) is not None:
             self._read_cases([found])
@@ -698,32 +690,29 @@ class RunFile:
         if case is None:
             raise ValueError("a row without its case")
         record_id, cluster_id, metadata = case
-        if form or repeat:
-            metadata = asked_metadata(metadata, record_id, RowPlace(place[0], at, repeat, form))
-        if form:
-            record_id = f"{record_id}~{form}"
+        metadata = asked_metadata(metadata, repeat)
         row = EvaluationResult(
-            prediction=place[5],
-            ground_truth=place[6],
-            abstained=bool(place[7]),
-            confidence=place[8],
-            raw_response=self._known_text(place[19], texts),
-            prompt=self._known_text(place[18], texts),
-            prompt_mode=place[17],
-            metadata=metadata if place[21] is None else _object(place[21]),
-            input_tokens=place[9],
-            output_tokens=place[10],
-            total_tokens=place[11],
+            prediction=place[4],
+            ground_truth=place[5],
+            abstained=bool(place[6]),
+            confidence=place[7],
+            raw_response=self._known_text(place[18], texts),
+            prompt=self._known_text(place[17], texts),
+            prompt_mode=place[16],
+            metadata=metadata if place[20] is None else _object(place[20]),
+            input_tokens=place[8],
+            output_tokens=place[9],
+            total_tokens=place[10],
             record_id=record_id,
             cluster_id=cluster_id,
-            signals=NO_VALUES if place[20] is None else _object(place[20]),
-            error=place[16],
-            failure_class=place[15],
-            model=place[13],
-            finish_reason=place[14],
-            latency_seconds=place[12],
+            signals=NO_VALUES if place[19] is None else _object(place[19]),
+            error=place[15],
+            failure_class=place[14],
+            model=place[12],
+            finish_reason=place[13],
+            latency_seconds=place[11],
         )
-        if row.outcome != place[4]:
+        if row.outcome != place[3]:
             raise ValueError("an outcome that its other columns contradict")
         return row
 

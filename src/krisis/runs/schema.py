@@ -70,12 +70,11 @@ TABLES: dict[str, dict[str, str]] = {
         "n_rows": "INTEGER",
         "counts": "TEXT",
     },
-    # One line per asking: case × repeat × perturbation.
+    # One line per asking: case × repeat.
     "rows": {
         "position": "INTEGER PRIMARY KEY",
         "case_position": "INTEGER",
         "repeat": "INTEGER",
-        "perturbation": "TEXT",
         "outcome": "TEXT",
         "prediction": "",
         "truth": "",

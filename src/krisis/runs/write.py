@@ -50,7 +50,7 @@ CHECKPOINT_SECONDS = 2.0
 # How long a statement waits for another process that reads or writes.
 BUSY_SECONDS = 10.0
 # What the metadata of a row says beside those of its record, where it was asked again.
-REPEAT, PERTURBATION, PERTURBED_RECORD = "sample_index", "perturbation", "perturbation_of"
+REPEAT = "sample_index"
 
 Work = Callable[[sqlite3.Connection], None]
 Lines = Sequence[tuple[Value, ...]]
@@ -75,17 +75,11 @@ class RowPlace:
     position: int
     case_position: int
     repeat: int = 0
-    perturbation: str = ""
 
 
-def asked_metadata(metadata: JsonMapping, record_id: str, asking: RowPlace) -> JsonMapping:
+def asked_metadata(metadata: JsonMapping, repeat: int) -> JsonMapping:
     """Return the metadata that a row has by its case and its asking."""
-    if asking.repeat:
-        metadata = {**metadata, REPEAT: asking.repeat}
-    if asking.perturbation:
-        form = {PERTURBATION: asking.perturbation, PERTURBED_RECORD: record_id}
-        metadata = {**metadata, **form}
-    return metadata
+    return {**metadata, REPEAT: repeat} if repeat else metadata
 
 
 class RunWriter:
@@ -409,14 +403,13 @@ class RunWriter:
         held: str | None = None
         if row.metadata is not case.metadata:
             own = row.metadata
-            if own != asked_metadata(case.metadata, case.record_id, asking):
+            if own != asked_metadata(case.metadata, asking.repeat):
                 held = _json(own)
         return self._checksums.sealed(
             "rows",
             asking.position,
             asking.case_position,
             asking.repeat,
-            asking.perturbation,
             row.outcome,
             _label(row.prediction),
             _label(row.ground_truth),

@@ -141,7 +141,7 @@ class ViewedRun:
             lines = run.select(
                 "SELECT c.record_id, r.repeat, r.position FROM rows AS r JOIN cases AS c "
                 "ON c.position = r.case_position WHERE r.position < ?",
-                run.n_plain,
+                run.description.n_cases,
             )
         return {(str(name), int(repeat) + 1): int(at) for name, repeat, at in lines}  # type: ignore[arg-type]
 
@@ -213,7 +213,7 @@ class ViewedRun:
         lines = run.select(
             "SELECT position FROM rows WHERE position < ? AND case_position = "
             "(SELECT case_position FROM rows WHERE position = ?) ORDER BY position",
-            run.n_plain,
+            run.description.n_cases,
             position,
         )
         found = {int(at): run.row(int(at)) for (at,) in lines}  # type: ignore[arg-type]

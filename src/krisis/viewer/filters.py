@@ -66,7 +66,7 @@ class RowFilters:
 
     def __init__(self, run: RunFile, answers: Answers | None, damaged: Sequence[int]) -> None:
         self._answers = answers or Answers()
-        self._n_plain = run.n_plain
+        self._n_cases = run.description.n_cases
         self._damaged = list(damaged)
         self._keys = group_headings(answers)
         self._known: dict[tuple[str, ...], dict[str, JsonObject]] = {}
@@ -85,7 +85,7 @@ class RowFilters:
 
     def condition(self, run: RunFile, wanted: RowFilter, found: Sequence[int] | None) -> Condition:
         """Return a filter as SQL; ``found`` are the rows that have its text or kind of error."""
-        parts: list[tuple[str, tuple[Value, ...]]] = [("r.position < ?", (self._n_plain,))]
+        parts: list[tuple[str, tuple[Value, ...]]] = [("r.position < ?", (self._n_cases,))]
         if self._damaged:
             parts.append((f"r.position NOT {_CHOSEN}", (json.dumps(self._damaged),)))
         parts += self._of_outcome(run, wanted)
@@ -239,7 +239,7 @@ class RowFilters:
             lines = run.select(
                 f"SELECT DISTINCT {column} FROM rows WHERE position < ? "
                 f"AND {column} IS NOT NULL{among}",
-                self._n_plain,
+                self._n_cases,
             )
             self._labels[column] = [(value, label_text(value)) for (value,) in lines]
         return self._labels[column]
@@ -258,7 +258,7 @@ class RowFilters:
         if column == "failure":
             lines = run.select(
                 "SELECT DISTINCT failure_class FROM rows WHERE error IS NOT NULL AND position < ?",
-                self._n_plain,
+                self._n_cases,
             )
             return sorted({str(name or UNCLASSIFIED) for (name,) in lines})
         if column == "truth":

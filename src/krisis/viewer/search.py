@@ -102,7 +102,7 @@ def _build(run: RunFile, place: Path, state: tuple[int, ...]) -> None:
 def _texts(run: RunFile) -> Iterator[tuple[int, str]]:
     """Yield what a search looks at in every row, some rows at a time."""
     last = -1
-    while lines := run.select(_ROWS, last, run.n_plain, _AT_ONCE):
+    while lines := run.select(_ROWS, last, run.description.n_cases, _AT_ONCE):
         for position, *parts in lines:
             shown = (str(part)[:SEARCHED_CHARACTERS] for part in parts)
             yield int(position), _plain("\n".join(shown))  # type: ignore[arg-type]

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from tests.data.table.conftest import CSV, Clinic, task_of
 
-from krisis import SuiteConfig
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.prompt import build_prompt
 from krisis.data.checks import check_records
@@ -429,7 +428,6 @@ def test_a_question_of_each_row_with_a_gold_maybe(tmp_path: Path) -> None:
     found = {r.label: r.metadata["should_abstain"] for r in suite.records()}
     assert found == {"yes": False, "no": False, "maybe": True}
     assert suite.task.question == "What is the answer to the question of the case?"
-    assert SuiteConfig().has_chosen_test_size is False
 
 
 def test_every_key_of_the_file_is_documented() -> None:

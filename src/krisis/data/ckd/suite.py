@@ -154,8 +154,8 @@ class CKDSuite(BaseDataSuite):
 
     def _synthetic_beside(self, stream: int) -> list[PatientRecord]:
         """Return synthetic patients next to those of a file, where they were asked for."""
-        wanted = self.preset is not None or self.config.has_chosen_n_synthetic
-        return self._synthetic_records(stream) if wanted and self.config.n_synthetic else []
+        is_v01 = self.preset is not None and self.config.n_synthetic is None
+        return self._synthetic_records(stream) if is_v01 or self.config.n_synthetic else []
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -168,7 +168,7 @@ class CKDSuite(BaseDataSuite):
 
     @property
     def _question(self) -> Question:
-        return Question(self.config.task, self.split_stage_3, self.measured_gfr)
+        return Question(self.task_name, self.split_stage_3, self.measured_gfr)
 
     def describe(self) -> JsonObject:
         """Say where the cases come from, how they were made and how many ask to be deferred."""
@@ -282,14 +282,14 @@ class CKDSuite(BaseDataSuite):
         return (
             f"{self._file.path.name}: {real.n_read} patients read;{left} {len(real.held_out)} held "
             f"out and evaluated; {len(real.training)} kept for fitting baselines (test_size "
-            f"{self.config.test_size:g}){by_sex if n_by_sex else ''}"
+            f"{self.config.held_out_share:g}){by_sex if n_by_sex else ''}"
         )
 
     def _provenances(self) -> list[JsonObject]:
         embedded: JsonObject = {
             "source": "embedded cohort of krisis, drawn from its seed",
             "licence": "Apache-2.0",
-            "n_patients": self.config.n_synthetic,
+            "n_patients": self.config.synthetic_count,
         }
         if self.data_path is None:
             return [embedded]
@@ -346,8 +346,8 @@ class CKDSuite(BaseDataSuite):
 
     def _split(self) -> tuple[list[Real], list[Real]]:
         """Split the file by the seed and the number of rows alone: no label is looked at."""
-        patients = self._file.patients
-        n_held_out = min(max(1, round(len(patients) * self.config.test_size)), len(patients) - 1)
+        patients, share = self._file.patients, self.config.held_out_share
+        n_held_out = min(max(1, round(len(patients) * share)), len(patients) - 1)
         order = np.random.default_rng(self.config.seed).permutation(len(patients))
         # Files come sorted by diagnosis: in drawn order, neither a limit nor a batch follows it.
         held_out, training = order[:n_held_out], order[n_held_out:]
@@ -358,7 +358,7 @@ class CKDSuite(BaseDataSuite):
         return maker.synthetic(self._cohort(stream), training=stream == _TRAINING)
 
     def _cohort(self, stream: int) -> Sequence[SyntheticPatient | Course]:
-        n, share = self.config.n_synthetic, self.config.test_size
+        n, share = self.config.synthetic_count, self.config.held_out_share
         n = n if stream == _HELD_OUT else max(1, round(n * (1 - share) / share))
         if self.config.task == Task.PROGRESSION:
             return draw_courses(n, seed=self.config.seed, stream=stream)

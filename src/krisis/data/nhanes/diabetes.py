@@ -97,7 +97,7 @@ class DiabetesSuite(RealPeopleSuite[Person]):
     def undiagnosed_task(self) -> Task:
         """Ask whether HbA1c is in the range of diabetes."""
         return Task(
-            self.config.task,
+            self.task_name,
             f"Is this person's HbA1c {DIABETES_FROM} % or more? It was measured and is not shown.",
             _ANSWERS,
             FINDINGS,

@@ -125,7 +125,7 @@ def synthetic_interviews(
     The splits must be kept: their wording differs.
     """
     people = draw_cohort(n_participants, seed=seed, cohort=cohort)
-    splits = draw_splits(n_participants, seed=seed, test_size=SuiteConfig().test_size)
+    splits = draw_splits(n_participants, seed=seed, test_size=SuiteConfig().held_out_share)
     return [
         LabelledInterview(
             write_interview(person, seed=seed, withheld_rate=withheld_rate, split=split).transcript,

@@ -276,13 +276,17 @@ class PHQ8Suite(BaseDataSuite):
             return self._given(self._corpus)
         config = self.config
         return _synthetic_cases(
-            config.n_synthetic, config.seed, config.test_size, self.cohort, self.withheld_rate
+            config.synthetic_count,
+            config.seed,
+            config.held_out_share,
+            self.cohort,
+            self.withheld_rate,
         )
 
     def _given(self, corpus: Corpus) -> list[_Case]:
         interviews = corpus.usable()
         splits = _given_splits(interviews) or draw_splits(
-            len(interviews), seed=self.config.seed, test_size=self.config.test_size
+            len(interviews), seed=self.config.seed, test_size=self.config.held_out_share
         )
         return [
             _Case(one.transcript, one.items, split)

@@ -108,7 +108,7 @@ class Support2Suite(RealPeopleSuite[Patient]):
     @property
     def outcome(self) -> Outcome:
         """Return what the chosen task asks about."""
-        return OUTCOMES[self.config.task]
+        return OUTCOMES[self.task_name]
 
     def people(self) -> Sequence[Patient]:
         """Return the patients in the order of the file."""
@@ -187,7 +187,7 @@ class Support2Suite(RealPeopleSuite[Patient]):
         """Return the chosen task."""
         outcome = self.outcome
         return Task(
-            self.config.task,
+            self.task_name,
             outcome.question,
             outcome.answers,
             FINDINGS,

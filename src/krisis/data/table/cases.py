@@ -62,7 +62,7 @@ class TaskTable(Question):
     @property
     def has_split(self) -> bool:
         """Say whether some rows are held out from others."""
-        return self.declaration.split is not None or self.config.has_chosen_test_size
+        return self.declaration.split is not None or self.config.test_size is not None
 
     @property
     def is_large(self) -> bool:
@@ -140,7 +140,7 @@ class TaskTable(Question):
         split = self.declaration.split
         if split is None or split.column is None:
             return _USE
-        if self.config.has_chosen_test_size:
+        if self.config.test_size is not None:
             raise InvalidValue(
                 f"test_size={self.config.test_size:g} is given, and {self.source.name} states its "
                 f"split in the column {split.column!r}; leave out test_size"
@@ -156,8 +156,8 @@ class TaskTable(Question):
 
     def _cut(self) -> int:
         """Return the drawn number up to which clusters are held out: no label is looked at."""
-        split, share = self.declaration.split, self.config.test_size
-        if split is not None and split.test_size and not self.config.has_chosen_test_size:
+        split, share = self.declaration.split, self.config.held_out_share
+        if split is not None and split.test_size and self.config.test_size is None:
             share = split.test_size
         if self.is_large:  # among so many, the share is as good as exact
             return round(share * N_DRAWN)

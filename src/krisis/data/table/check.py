@@ -103,10 +103,10 @@ class _Check:
 
     def _rows(self, config: SuiteConfig, data_path: Path | None, todos: set[str]) -> None:
         declaration = checked_declaration(self.content, str(self.path))
-        if config.has_chosen_task and config.task not in declaration.tasks:
-            raise UnknownName.among("task", str(config.task), declaration.tasks)
+        if config.task and config.task not in declaration.tasks:
+            raise UnknownName.among("task", config.task, declaration.tasks)
         source = open_source(declaration, self.path.parent, data_path)
-        names = [str(config.task)] if config.has_chosen_task else list(declaration.tasks)
+        names = [config.task] if config.task else list(declaration.tasks)
         columns: JsonObject = {}
         tasks: JsonObject = {}
         for name in names:

@@ -101,7 +101,7 @@ class TableSuite(BaseDataSuite):
     def table(self) -> TaskTable:
         """Return the cases of the chosen task, checked for leaks."""
         with readable_rows(self.path):
-            table = TaskTable(self.declaration, self._task_name(), self.source, self.config)
+            table = TaskTable(self.declaration, self.task_name, self.source, self.config)
             for finding in findings(table):
                 raise InvalidFile(finding)
             self._rule = declared_rule(table)
@@ -201,7 +201,7 @@ class TableSuite(BaseDataSuite):
                 self.declaration.model_dump(mode="json", exclude={"provenance", "baselines"}),
                 self.table.name,
                 self.config.seed,
-                self.config.test_size if self.config.has_chosen_test_size else None,
+                self.config.test_size,
             ]
         )
 

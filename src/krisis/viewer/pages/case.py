@@ -49,8 +49,8 @@ def page(
 ) -> Page:
     """Show everything that is known of one case, and its neighbours in the queue."""
     run = catalogue.load(name)
-    if not 0 <= position < run.description.n_plain:
-        raise InvalidValue(f"the run has cases 0 to {run.description.n_plain - 1}, not {position}")
+    if not 0 <= position < run.description.n_cases:
+        raise InvalidValue(f"the run has cases 0 to {run.description.n_cases - 1}, not {position}")
     row, record = run.row(position), run.case(position)
     content: JsonObject = {
         "name": name,
