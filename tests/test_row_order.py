@@ -33,16 +33,18 @@ CHECK = (
     "--no-worse 'accuracy by 0.1'"
 )
 COMMANDS = {
-    "show": "show run.krisis --json",
-    "score": "show run.krisis --metric aurc --metric accuracy --json",
-    "selective": "selective run.krisis --json",
-    "selective of two": "selective run.krisis other.krisis --json",
-    "compare": "compare run.krisis other.krisis --json",
-    "certify": "certify run.krisis --risk 0.3 --max-not-evaluated 0.1 --json",
-    "certify by patient": "certify run.krisis --risk 0.3 --by sex --max-not-evaluated 0.1 --json",
-    "decide": "decide run.krisis --cost costs.yaml --max-not-evaluated 0.1 --json",
-    "audit": "audit run.krisis --json",
-    "check": f"{CHECK} --max-not-evaluated 0.1 --json",
+    "show": "show run.krisis --format json",
+    "score": "show run.krisis --metric aurc --metric accuracy --format json",
+    "selective": "selective run.krisis --format json",
+    "selective of two": "selective run.krisis other.krisis --format json",
+    "compare": "compare run.krisis other.krisis --format json",
+    "certify": "certify run.krisis --risk 0.3 --max-not-evaluated 0.1 --format json",
+    "certify by patient": (
+        "certify run.krisis --risk 0.3 --by sex --max-not-evaluated 0.1 --format json"
+    ),
+    "decide": "decide run.krisis --cost costs.yaml --max-not-evaluated 0.1 --format json",
+    "audit": "audit run.krisis --format json",
+    "check": f"{CHECK} --max-not-evaluated 0.1 --format json",
     "report": "report run.krisis -o page.html",
 }
 COSTS = "costs: {0: {1: 1}, 1: {0: 4}}\ndefer: 0.5\n"

@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "old").mkdir()
     (path / "old" / "manifest.json").write_text("{}")
     done(path, f"show runs/{run.name} -m accuracy --save result.json")
-    (path / "metrics.json").write_text(done(path, f"show runs/{run.name} --json").stdout)
+    (path / "metrics.json").write_text(done(path, f"show runs/{run.name} --format json").stdout)
     done(path, f"export runs/{run.name} --to parquet -o rows.parquet")
     done(path, f"export runs/{run.name} --to csv -o rows.csv")
     done(path, f"selective runs/{run.name} --output s.json --bootstrap-resamples 20")

@@ -19,7 +19,7 @@ TABLES = Path(__file__).parents[2] / "examples" / "tables"
 
 
 def info(*words: object) -> Any:
-    done = krisis("info", *map(str, words), "--json", cwd=TABLES)
+    done = krisis("info", *map(str, words), "--format", "json", cwd=TABLES)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

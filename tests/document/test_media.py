@@ -62,7 +62,7 @@ def printed(folder: Path) -> dict[tuple[str, str], str]:
     found = {}
     for name, words in COMMANDS.items():
         for kind in ("table", "csv", "markdown", "latex", "json"):
-            asked = ("--json",) if kind == "json" else ("--format", kind)
+            asked = ("--format", kind)
             done = krisis(*words, *asked, cwd=folder)
             assert done.returncode == 0, done.stderr
             found[name, kind] = done.stdout
@@ -286,7 +286,6 @@ def test_json_is_the_same_by_both_names_and_keyed_by_keys(
     ("words", "told"),
     [
         (("show", "r0.json", "--format", "markdwn"), "unknown format 'markdwn'; did you mean"),
-        (("show", "r0.json", "--json", "--format", "csv"), "--json and --format csv contradict"),
         # Said before a run is read.
         (("compare", "absent.json", "-o", "r1.json"), "r1.json exists already"),
     ],

@@ -494,7 +494,18 @@ def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
     assert "b compared with a" in shown.output
     assert "right → wrong" in page.read_text(encoding="utf-8")
     as_json = CliRunner().invoke(
-        app, ["compare", str(left), str(right), "--permutations", "200", "--json", "-m", "accuracy"]
+        app,
+        [
+            "compare",
+            str(left),
+            str(right),
+            "--permutations",
+            "200",
+            "--format",
+            "json",
+            "-m",
+            "accuracy",
+        ],
     )
     assert list(json.loads(as_json.stdout)["pairs"][0]["deltas"]) == ["accuracy"]
 

@@ -95,7 +95,7 @@ def test_an_export_that_is_imported_again_has_the_same_figures(tmp_path: Path) -
     krisis("import", out, *words)
     (again,) = (tmp_path / "again").glob("*.krisis")
     shown = [
-        json.loads(krisis("show", one, "--json", "--metric", "selective_accuracy"))
+        json.loads(krisis("show", one, "--format", "json", "--metric", "selective_accuracy"))
         for one in (run, again)
     ]
     first, second = (next(iter(one["metric_scores"].values())) for one in shown)

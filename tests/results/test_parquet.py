@@ -139,7 +139,7 @@ def test_selective_prediction_of_a_file_has_the_figures_of_its_rows(tmp_path: Pa
     exported(rows, tmp_path / "rows.parquet").save(tmp_path / "rows.json")
     found = []
     for name in ("rows.parquet", "rows.json"):
-        command = ["selective", str(tmp_path / name), "--json"]
+        command = ["selective", str(tmp_path / name), "--format", "json"]
         command += ["--confidence", "stated,token_msp", "--bootstrap-resamples", "0"]
         done = CliRunner().invoke(app, command, catch_exceptions=False)
         assert done.exit_code == 0, done.output

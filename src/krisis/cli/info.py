@@ -11,6 +11,7 @@ from krisis.cli.console import print_document
 from krisis.cli.help import command, new_app
 from krisis.cli.info_facts import facts_of, listed_names
 from krisis.cli.streams import echo_json
+from krisis.display import TextOrJson
 from krisis.errors import InvalidValue, install_command
 from krisis.json_values import JsonMapping, JsonObject, dumps
 from krisis.pages.document import Content, Document, Facts, Section, Sentences
@@ -34,7 +35,7 @@ def info(
         None, help="A suite, its YAML file, a backend or a metric; without it, all are listed."
     ),
     task: str | None = typer.Option(None, "--task"),
-    as_json: bool = typer.Option(False, "--json"),
+    output_format: TextOrJson = typer.Option(TextOrJson.TABLE, "--format"),
 ) -> None:
     """List suites, backends and metrics, or describe one of them and what to type first."""
     if name is None and task is not None:
@@ -44,7 +45,7 @@ def info(
         facts["tasks"] = [one for one in facts["tasks"] if one["name"] == facts["loaded"]["task"]]
     elif task is not None:
         raise InvalidValue(f"--task is for suites, and {name} is a {facts['of']}; leave it out")
-    if as_json:
+    if output_format is TextOrJson.JSON:
         echo_json(dumps(facts))
         return
     made = {"names": _names, "suite": _suite}.get(facts["of"], _other)
