@@ -110,13 +110,9 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_the_table_of_the_docs_is_that_of_the_program() -> None:
+def test_the_table_of_the_docs_has_every_command_that_takes_a_run() -> None:
     shown = table_of_the_docs()
-    assert list(shown["show"]) == [kind for kind in ARTEFACTS if ARTEFACTS[kind].taken_by]
-    for command, kinds in shown.items():
-        assert {kind for kind, taken in kinds.items() if taken} == {
-            kind for kind, found in ARTEFACTS.items() if command in found.taken_by
-        }
+    assert set(shown["show"]) == set(ARTEFACTS) - {*OTHERS, "suite"}
     assert set(shown) == {*TYPED, "view"} <= set(COMMANDS)
 
 
