@@ -9,7 +9,7 @@ import pytest
 from tests import commands
 
 from krisis import __version__
-from krisis.metrics import EvaluationResult, default_benchmark_metrics, score_all
+from krisis.metrics import EvaluationResult, score_all, usual_metrics
 from krisis.results.result import BenchmarkResult
 
 
@@ -20,7 +20,7 @@ def krisis(*arguments: object) -> commands.Done:
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     rows = [EvaluationResult(1, 1, confidence=0.9), EvaluationResult(0, 1, confidence=0.6)]
-    scores = score_all(default_benchmark_metrics(), rows)
+    scores = score_all(usual_metrics(), rows)
     return BenchmarkResult(rows, scores, {"suite": "toy"}, "rule").save(tmp_path / "result.json")
 
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.errors import InvalidFile
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.document import Table
 from krisis.pages.markdown import escaped
@@ -403,7 +403,7 @@ def test_real_and_synthetic_patients_are_told_apart(tmp_path: Path) -> None:
         for i, row in enumerate(rows)
     ]
     plain = BenchmarkResult(mixed, {}, {"suite": "s"}, "m")
-    result = plain.scored(default_benchmark_metrics(), BootstrapOptions(n_resamples=100))
+    result = plain.scored(usual_metrics(), BootstrapOptions(n_resamples=100))
     sheet = sheet_of(result.save(tmp_path / "mixed.json"))
     for kind, scores in result.scores_by_source.items():
         part = sheet.document().section(f"metrics-{kind}").parts
