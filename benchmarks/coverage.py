@@ -23,9 +23,8 @@ from benchmarks.coverage_worlds import (
     other_worlds,
     true_figures,
 )
-from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.scoring import score_all
+from krisis.metrics.scoring import metrics_from_names, score_all
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
@@ -34,7 +33,6 @@ Method = Callable[[Run, int], Mapping[str, tuple[float, Interval]]]
 
 
 PROMISED = 0.92
-REDEFINED = "risk_at_80"  # its width is not comparable with that of its earlier definition
 BEGIN, END = "<!-- tables of benchmarks.coverage -->", "<!-- end of the tables -->"
 
 
@@ -105,7 +103,7 @@ def by_product(
     ]
     metrics = [
         one
-        for one in default_benchmark_metrics()
+        for one in metrics_from_names(["default", "selective"])
         if one.key in METRICS and metric in (None, METRICS[one.key])
     ]
     scores = score_all(metrics, rows, intervals=BootstrapOptions(n_resamples=500, seed=seed))
@@ -180,10 +178,9 @@ def table(found: Iterable[Cell]) -> str:
     return "\n".join(lines)
 
 
-def page_tables(found: Iterable[Cell], earlier: Iterable[Cell] = ()) -> str:
+def page_tables(found: Iterable[Cell]) -> str:
     """Return one table per set of worlds, as the page on intervals shows them, and their sum."""
     now = {(cell.world, cell.metric): cell for cell in found}
-    widths = {(cell.world, cell.metric): cell.width for cell in earlier}
     names = [name for name in METRICS.values() if name != "answer_rate"]
     lines = []
     for kind, worlds in SETS.items():
@@ -192,7 +189,7 @@ def page_tables(found: Iterable[Cell], earlier: Iterable[Cell] = ()) -> str:
         for world in worlds():
             keys = [(world.name, name) for name in names]
             if any(key in now for key in keys):
-                shown = [_shown(now.get(key), widths.get(key)) for key in keys]
+                shown = [_shown(now.get(key)) for key in keys]
                 lines.append(f"| {world.name} | {' | '.join(shown)} |")
     runs = {cell.n_runs for cell in now.values()}
     low = [cell for cell in now.values() if cell.coverage < PROMISED]
@@ -208,11 +205,10 @@ def page_tables(found: Iterable[Cell], earlier: Iterable[Cell] = ()) -> str:
     return "\n".join(lines[1:])
 
 
-def _shown(cell: Cell | None, before: float | None) -> str:
+def _shown(cell: Cell | None) -> str:
     if cell is None:
         return "–"
-    ratio = f", {cell.width / before:.2f}" if before and cell.metric != REDEFINED else ""
-    return f"{100 * cell.coverage:.1f} ({cell.relative_width:.1f}×{ratio})"
+    return f"{100 * cell.coverage:.1f} ({cell.relative_width:.1f}×)"
 
 
 def _named(found: Iterable[Cell]) -> str:
@@ -238,11 +234,10 @@ def main() -> None:
     parser.add_argument("--metric", choices=list(METRICS.values()), help="only this metric")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--of", type=Path, nargs="+", help="show these outputs; draw nothing")
-    parser.add_argument("--earlier", type=Path, nargs="+", default=[], help="outputs of before")
     parser.add_argument("--page", type=Path, help="write the tables into this page")
     asked = parser.parse_args()
     if asked.of:
-        tables = page_tables(_read(asked.of), _read(asked.earlier))
+        tables = page_tables(_read(asked.of))
         print(tables)
         if asked.page:
             _write_tables(asked.page, tables)

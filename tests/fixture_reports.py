@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.invented_runs import invented_rows, result_of, rows_of_every_outcome
 
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.results.result import BenchmarkResult
 
 
@@ -30,7 +30,7 @@ def _with_kinds() -> BenchmarkResult:
         }
     made = result_of(rows)
     made.suite_description["deferral"] = {"risk": 0.2}
-    result = made.scored(default_benchmark_metrics(), BootstrapOptions(n_resamples=50))
+    result = made.scored(usual_metrics(), BootstrapOptions(n_resamples=50))
     result.baselines = {
         name: result_of(invented_rows(160, seed=3, skill=skill)).metric_scores
         for name, skill in (("majority", 0.5), ("guideline", 0.9))

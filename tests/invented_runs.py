@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from krisis import __version__
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
+from krisis.metrics import BootstrapOptions, score_all, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
 from krisis.outcomes import NOT_ALLOWED
@@ -101,7 +101,7 @@ def result_of(rows: Rows, name: str = "openai/some-model") -> BenchmarkResult:
     """Score rows and wrap them as a saved run would be."""
     return BenchmarkResult(
         rows,
-        score_all(default_benchmark_metrics(), rows, intervals=BootstrapOptions(n_resamples=500)),
+        score_all(usual_metrics(), rows, intervals=BootstrapOptions(n_resamples=500)),
         {
             "suite": "ckd",
             "task": "detection",

@@ -27,7 +27,7 @@ from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.check import Check, Gate, check_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
 from krisis.errors import InvalidValue
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import Source
 from krisis.metrics.partition import Partition, deferral_cell, verdict
@@ -92,7 +92,7 @@ def test_a_model_that_breaks_off_on_every_healthy_patient_is_right_on_617_of_100
         for row in result.evaluation_results
     ]
     rows[0] = replace(rows[0], prediction=1)
-    other = BenchmarkResult(rows, score_all(default_benchmark_metrics(), rows), {}, good.name)
+    other = BenchmarkResult(rows, score_all(usual_metrics(), rows), {}, good.name)
     delta = compare_runs({"broken": result, "good": other}).pairs[0].deltas["accuracy"]
     assert delta.delta == pytest.approx(59 / 60 - 37 / 60)
     assert delta.verdict() == "better"
@@ -206,7 +206,7 @@ def answering(pattern: Callable[[int], str], n: int = 200) -> BenchmarkResult:
         )
         for i in range(n)
     ]
-    return BenchmarkResult(rows, score_all(default_benchmark_metrics(), rows), {}, "m")
+    return BenchmarkResult(rows, score_all(usual_metrics(), rows), {}, "m")
 
 
 def test_a_third_run_with_time_outs_leaves_the_first_pair_as_it_is() -> None:
@@ -284,7 +284,7 @@ def test_words_without_a_positive_answer_name_the_key_to_set() -> None:
     rows = [EvaluationResult("Y", "Y", confidence=0.9), EvaluationResult("N", "Y", confidence=0.6)]
     facts = {"task_facts": {"name": "t", "answers": [["N", "no"], ["Y", "yes"]]}}
     named = Rows(rows, Answers(("N", "Y")))
-    scores = score_all(default_benchmark_metrics(), named)
+    scores = score_all(usual_metrics(), named)
     assert not math.isnan(scores["brier_score"].value)
     result = BenchmarkResult(rows, scores, {}, "m", facts)
     assert "name it with `positive`" in said(result.document())

@@ -19,7 +19,7 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
 from krisis.confidence.evaluation import SelectiveOptions, evaluate
 from krisis.confidence.variants import scores_of
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import RowColumns
 from krisis.metrics.items import RunItems, Source
@@ -33,16 +33,18 @@ CHECK = (
     "--no-worse 'accuracy by 0.1'"
 )
 COMMANDS = {
-    "show": "show run.krisis --json",
-    "score": "show run.krisis --metric aurc --metric accuracy --json",
-    "selective": "selective run.krisis --json",
-    "selective of two": "selective run.krisis other.krisis --json",
-    "compare": "compare run.krisis other.krisis --json",
-    "certify": "certify run.krisis --risk 0.3 --max-not-evaluated 0.1 --json",
-    "certify by patient": "certify run.krisis --risk 0.3 --by sex --max-not-evaluated 0.1 --json",
-    "decide": "decide run.krisis --cost costs.yaml --max-not-evaluated 0.1 --json",
-    "audit": "audit run.krisis --json",
-    "check": f"{CHECK} --max-not-evaluated 0.1 --json",
+    "show": "show run.krisis --format json",
+    "score": "show run.krisis --metric aurc --metric accuracy --format json",
+    "selective": "selective run.krisis --format json",
+    "selective of two": "selective run.krisis other.krisis --format json",
+    "compare": "compare run.krisis other.krisis --format json",
+    "certify": "certify run.krisis --risk 0.3 --max-not-evaluated 0.1 --format json",
+    "certify by patient": (
+        "certify run.krisis --risk 0.3 --by sex --max-not-evaluated 0.1 --format json"
+    ),
+    "decide": "decide run.krisis --cost costs.yaml --max-not-evaluated 0.1 --format json",
+    "audit": "audit run.krisis --format json",
+    "check": f"{CHECK} --max-not-evaluated 0.1 --format json",
     "report": "report run.krisis -o page.html",
 }
 COSTS = "costs: {0: {1: 1}, 1: {0: 4}}\ndefer: 0.5\n"
@@ -58,7 +60,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         random.Random(name).shuffle(mixed)
         for folder, one in ((plain, rows), (shuffled, Rows(mixed, ANSWERS))):
             made = result_of(one, f"local/{name}")
-            scored = made.scored(default_benchmark_metrics(), BootstrapOptions())
+            scored = made.scored(usual_metrics(), BootstrapOptions())
             write_run(folder / name, scored)
     for folder in (plain, shuffled):
         (folder / "costs.yaml").write_text(COSTS, encoding="utf-8")
@@ -114,14 +116,13 @@ def test_commands_and_pages_give_one_interval(folders: tuple[Path, Path]) -> Non
     folder = folders[1]
     told = {
         name: json.loads(krisis(*shlex.split(COMMANDS[name]), cwd=folder).stdout)
-        for name in ("show", "score", "selective")
+        for name in ("score", "selective")
     }
     shown = told["selective"]["confidence_variants"]["stated"]
     ends = shown["bootstrap"]["ci95"]["aurc_full"]
-    for name in ("show", "score"):
-        found = told[name]["metric_scores"]["AURC"]
-        assert found["value"] == shown["aurc_full"]
-        assert [found["interval"]["low"], found["interval"]["high"]] == ends
+    found = told["score"]["metric_scores"]["AURC"]
+    assert found["value"] == shown["aurc_full"]
+    assert [found["interval"]["low"], found["interval"]["high"]] == ends
     with TestClient(create_app(folder), base_url="http://localhost") as client:
         page = client.get("/runs/run.json").text
     assert all(repr(end) in page for end in ends)
@@ -150,7 +151,7 @@ def test_rows_without_ids_are_ordered_by_what_they_hold() -> None:
     mixed = list(rows)
     random.Random(1).shuffle(mixed)
     scores = [
-        result_of(Rows(one, ANSWERS)).scored(default_benchmark_metrics(), BootstrapOptions())
+        result_of(Rows(one, ANSWERS)).scored(usual_metrics(), BootstrapOptions())
         for one in (rows, mixed)
     ]
     told = [json.dumps(figures(one.to_dict()["metric_scores"])) for one in scores]

@@ -140,9 +140,11 @@ def test_the_command_line_prints_what_the_verb_returns(
     kinds: dict[str, Any], tmp_path: Path
 ) -> None:
     run = str(kinds["imported CSV"])
-    shown = command("certify", run, "--risk", "0.3", "--json", cwd=tmp_path).stdout
+    shown = command("certify", run, "--risk", "0.3", "--format", "json", cwd=tmp_path).stdout
     assert shown.strip() == dumps(krisis.certify(run, risk=0.3).to_json()).strip()
-    shown = command("check", run, "--require", "accuracy >= 0.5", "--json", cwd=tmp_path).stdout
+    shown = command(
+        "check", run, "--require", "accuracy >= 0.5", "--format", "json", cwd=tmp_path
+    ).stdout
     assert shown.strip() == dumps(krisis.check(run, require="accuracy >= 0.5").to_json()).strip()
     shown = command("audit", run, "--by", "sex", cwd=tmp_path).stdout
     assert shown.strip() == str(krisis.audit(run, by=["sex"])).strip()

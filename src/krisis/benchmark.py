@@ -22,7 +22,7 @@ from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import check_metrics, score_all
@@ -54,7 +54,7 @@ class Benchmark:
         self.backend = backend
         if not isinstance(backend.name, str):
             raise InvalidValue(f"the name of a backend must be text, not {backend.name!r}")
-        chosen = default_benchmark_metrics(suite.task.metrics) if metrics is None else metrics
+        chosen = usual_metrics(suite.task.metrics) if metrics is None else metrics
         self.metrics = check_metrics(chosen)
         self.batch_size = checked_at_least_one("batch_size", batch_size)
         self.max_concurrency = checked_at_least_one("max_concurrency", max_concurrency)

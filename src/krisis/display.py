@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Collection
 from dataclasses import MISSING, Field, fields
+from enum import Enum
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
@@ -59,6 +60,13 @@ def format_value(value: float) -> str:
     ('0.5000', 'undefined')
     """
     return "undefined" if math.isnan(value) else f"{value:.4f}"
+
+
+class TextOrJson(Enum):
+    """The formats of a command that prints text or JSON."""
+
+    TABLE = "table"
+    JSON = "json"
 
 
 class Documented:

@@ -38,7 +38,7 @@ from krisis.execution.batches import (
 )
 from krisis.execution.engine import StoragePolicy
 from krisis.execution.recorder import Opening, Recorder, RunSettings
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import score_all
@@ -159,7 +159,7 @@ class ReaderRun:
 
     def _result(self) -> BenchmarkResult:
         rows = Rows([self.rows[position] for position in sorted(self.rows)], Answers.of(self._task))
-        metrics = default_benchmark_metrics(self._suite.task.metrics)
+        metrics = usual_metrics(self._suite.task.metrics)
         baselines = baseline_rows(self._suite, [self._records[at] for at in sorted(self.rows)])
         elapsed = self._elapsed_before + time.monotonic() - self._started
         facts = RunFacts(

@@ -100,7 +100,9 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     # Functions that return several metrics: one word for all of them.
     "bundles": {
-        "default": "krisis.metrics:default_benchmark_metrics",
+        "default": "krisis.metrics:usual_metrics",
+        "selective": "krisis.metrics.selective_prediction:default_selective_metrics",
+        "classification": "krisis.metrics.disease:default_classification_metrics",
         "clinical_calibration": f"{_CLINICAL}:clinical_calibration_metrics",
         "binary": "krisis.metrics.discrimination:binary_metrics",
     },

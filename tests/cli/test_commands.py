@@ -9,7 +9,7 @@ import pytest
 from tests import commands
 
 from krisis import __version__
-from krisis.metrics import EvaluationResult, default_benchmark_metrics, score_all
+from krisis.metrics import EvaluationResult, score_all, usual_metrics
 from krisis.results.result import BenchmarkResult
 
 
@@ -20,7 +20,7 @@ def krisis(*arguments: object) -> commands.Done:
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     rows = [EvaluationResult(1, 1, confidence=0.9), EvaluationResult(0, 1, confidence=0.6)]
-    scores = score_all(default_benchmark_metrics(), rows)
+    scores = score_all(usual_metrics(), rows)
     return BenchmarkResult(rows, scores, {"suite": "toy"}, "rule").save(tmp_path / "result.json")
 
 
@@ -39,7 +39,7 @@ def test_show_prints_the_report(saved: Path) -> None:
 
 def test_show_scores_the_chosen_metrics_again_without_a_model(saved: Path, tmp_path: Path) -> None:
     rescored, written = tmp_path / "rescored.json", tmp_path / "scores.json"
-    done = krisis("show", saved, "--metric", "accuracy", "--json", "--save", rescored)
+    done = krisis("show", saved, "--metric", "accuracy", "--format", "json", "--save", rescored)
     scores = json.loads(done.stdout)["metric_scores"]
     assert list(scores) == ["Accuracy"]
     assert scores["Accuracy"]["value"] == 0.5
@@ -49,8 +49,8 @@ def test_show_scores_the_chosen_metrics_again_without_a_model(saved: Path, tmp_p
     # --output is what is printed, as in every other command.
     assert krisis("show", saved, "-m", "accuracy", "-o", written).returncode == 0
     assert written.read_text(encoding="utf-8") == done.stdout
-    usual = json.loads(krisis("show", saved, "--metric", "default", "--json").stdout)
-    stored = json.loads(krisis("show", saved, "--json").stdout)
+    usual = json.loads(krisis("show", saved, "--metric", "default", "--format", "json").stdout)
+    stored = json.loads(krisis("show", saved, "--format", "json").stdout)
     assert list(usual["metric_scores"]) == list(stored["metric_scores"])
     assert usual["metric_scores"]["Accuracy"]["interval"] is not None  # which was not stored
 

@@ -88,7 +88,7 @@ def test_a_command_prints_in_any_encoding(
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("name", ["show", "compare", "check met"])
 def test_json_says_the_same_in_any_encoding(runs: list[str], name: str, encoding: str) -> None:
-    arguments = [*commands(runs)[name][1], "--json"]
+    arguments = [*commands(runs)[name][1], "--format", "json"]
     found = json.loads(call(encoding, *arguments)[1])
     assert found == json.loads(call("utf-8", *arguments)[1])
 

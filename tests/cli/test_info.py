@@ -10,7 +10,6 @@ import pytest
 from tests.commands import krisis
 
 from krisis import registry
-from krisis.cli.info_facts import suite_facts
 from krisis.errors import MissingExtra
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import checked_config
@@ -19,33 +18,43 @@ TABLES = Path(__file__).parents[2] / "examples" / "tables"
 
 
 def info(*words: object) -> Any:
-    done = krisis("info", *map(str, words), "--json", cwd=TABLES)
+    """Return title, sections and commands; a section is its sentences and its facts in pairs."""
+    done = krisis("info", *map(str, words), "--format", "json", cwd=TABLES)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
+def facts(found: Any, title: str) -> dict[str, str]:
+    return dict(found["sections"][title][-1])
+
+
 @pytest.mark.parametrize("name", ["ckd", "phq8", "diabetes", "lab.yaml"])
 def test_the_facts_of_a_suite_are_those_of_its_records(name: str) -> None:
+    found = info(name)
     path = str(TABLES / name) if name.endswith(".yaml") else name
-    facts = suite_facts(path)
     suite = suite_of(checked_config({"suite": path, "model": "majority"}, "here"))
     records = suite.load()
-    assert [task["name"] for task in facts["tasks"]] == list(suite.tasks)
-    assert facts["tasks"][0]["question"] == suite.task.question
-    assert list(facts["tasks"][0]["answers"]) == [str(answer) for answer in suite.task.answers]
-    loaded = facts["loaded"]
-    assert loaded["n_records"] == len(records)
-    assert loaded["n_patients"] == len({record.cluster_id for record in records})
+    tasks = [title[5:] for title in found["sections"] if title.startswith("Task ")]
+    assert tasks == list(suite.tasks)
+    task = facts(found, f"Task {suite.task.name}")
+    assert suite.task.question.startswith(task["question"])
+    said = " ".join(value for _, value in found["sections"][f"Task {suite.task.name}"][-1])
+    assert all(str(answer) in said for answer in suite.task.answers)
+    loaded = facts(found, f"Records of the task {suite.task.name}")
+    n_patients = len({record.cluster_id for record in records})
+    assert loaded["size"].startswith(
+        f"{len(records):,} {suite.task.unit}s of {n_patients:,} {suite.task.person}s"
+    )
     assert loaded["licence"]
-    assert facts["first_command"].startswith(f"krisis run {path} --model ")
-    assert facts["baselines"] == list(suite.baselines)
-    for option in facts["options"]:
-        assert option["meaning"], f"say what {option['name']} means, in option_words"
-        assert option["default"] != ""
+    assert found["commands"][-1].startswith(f"Type next: krisis run {name} --model ")
+    assert facts(found, "Baselines and rules")["baselines"] == ", ".join(suite.baselines)
+    for option, meaning in facts(found, "Options").items():
+        assert not meaning.startswith("not described"), f"say what {option} means, in option_words"
+        assert not meaning.endswith("default: ")
 
 
 def test_options_that_a_suite_refuses_are_not_offered() -> None:
-    typed = {name: [o["typed"] for o in info(name)["options"]] for name in ("ckd", "diabetes")}
+    typed = {name: list(facts(info(name), "Options")) for name in ("ckd", "diabetes")}
     assert "--n-synthetic" in typed["ckd"]
     assert "--features" in typed["ckd"]
     assert typed["diabetes"] == ["--seed", "--test-size", "--price"]
@@ -64,19 +73,20 @@ def test_one_task_is_told_whole(tmp_path: Path) -> None:
 
 
 def test_without_a_name_everything_that_can_be_named_is_listed() -> None:
-    facts = info()
+    found = info()
     kinds: list[registry.Kind] = ["backends", "metrics", "bundles"]
     for kind in kinds:
-        assert [one["name"] for one in facts[kind]] == registry.names(kind)
-        assert all(one["about"] for one in facts[kind])
-    about = {one["name"]: one["about"] for one in facts["metrics"]}
-    assert about["brier_score"].endswith("(lower is better)")
+        assert list(facts(found, kind.capitalize())) == registry.names(kind)
+        assert all(facts(found, kind.capitalize()).values())
+    assert facts(found, "Metrics")["brier_score"].endswith("(lower is better)")
     printed = krisis("info", cwd=TABLES).stdout
     assert "clinical_calibration " in printed
     assert "guideline " in printed
-    listed = facts["suites"]
-    assert [suite["name"] for suite in listed] == registry.names("suites")
-    assert listed[0]["tasks"] == [*("detection", "staging", "progression", "risk", "albuminuria")]
+    suites = [title[6:] for title in found["sections"] if title.startswith("Suite ")]
+    assert suites == registry.names("suites")
+    assert facts(found, "Suite ckd")["tasks"] == (
+        "detection, staging, progression, risk, albuminuria"
+    )
 
 
 def test_a_suite_of_ones_own_is_told_as_well(tmp_path: Path) -> None:
@@ -100,29 +110,28 @@ def test_a_suite_of_ones_own_is_told_as_well(tmp_path: Path) -> None:
 
 def test_a_backend_says_whether_its_key_and_sdk_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-to-be-shown")
-    monkeypatch.setattr("krisis.cli.info_facts.is_installed", lambda package: False)
+    monkeypatch.setattr("krisis.cli.info.is_installed", lambda package: False)
     done = krisis("info", "openai", cwd=TABLES)
     assert "OPENAI_API_KEY is set" in done.stdout
     assert "sk-not" not in done.stdout
     assert "missing; type: pip install '.[openai]'" in done.stdout
-    assert info("openai")["key_variables"] == {"OPENAI_API_KEY": True}
-    assert info("openai/some-model")["first_command"].endswith("openai/NAME --limit 20 --dry-run")
+    assert info("openai/some-model")["commands"][0].endswith("openai/NAME --limit 20 --dry-run")
 
 
 @pytest.mark.parametrize(("name", "extra"), [("local", "local"), ("logistic", "baselines")])
 def test_a_backend_without_a_provider_says_its_extra_and_nothing_of_keys(
     name: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krisis.cli.info_facts.is_installed", lambda package: False)
+    monkeypatch.setattr("krisis.cli.info.is_installed", lambda package: False)
     done = krisis("info", name, cwd=TABLES)
     assert f"installed  missing; type: pip install '.[{extra}]'" in done.stdout
     assert "key  " not in done.stdout
 
 
 def test_the_first_command_of_a_backend_is_one_that_it_can_run() -> None:
-    assert info("lexicon")["first_command"] == "krisis run phq8 --model lexicon"
-    assert info("rule")["first_command"] == "krisis run ckd --model rule/guideline"
-    assert "--base-url http://localhost" in info("compatible")["first_command"]
+    assert info("lexicon")["commands"] == ["Type next: krisis run phq8 --model lexicon"]
+    assert info("rule")["commands"] == ["Type next: krisis run ckd --model rule/guideline"]
+    assert "--base-url http://localhost" in info("compatible")["commands"][0]
     assert "address    that of --base-url\n" in krisis("info", "compatible", cwd=TABLES).stdout
 
 
@@ -151,10 +160,9 @@ def test_a_task_and_the_table_suite_are_answered_with_what_to_type(tmp_path: Pat
 @pytest.mark.parametrize("kind", ["backends", "metrics", "bundles"])
 def test_every_registered_name_is_told(kind: registry.Kind) -> None:
     for name in registry.names(kind):
-        facts = info(name)
-        assert facts["name"] == name
-        assert facts["of"] == kind.removesuffix("s")
-        assert facts["about"]
+        found = info(name)
+        assert found["title"].startswith(f"{name} (")
+        assert found["sections"]["About"][0]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:

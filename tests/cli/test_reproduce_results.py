@@ -68,7 +68,7 @@ def test_the_run_file_has_both_modes_and_every_consistency_variant_can_be_evalua
     assert len(participant["item_signals"]["Sleep"]["consistency_samples"]) == 3
     code, out, err = call(
         "selective", "out/your_run.json", "--mode", "few_shot", "--confidence", "all",
-        "--bootstrap-resamples", "0", "--json", command=command_line.app,
+        "--bootstrap-resamples", "0", "--format", "json", command=command_line.app,
     )  # fmt: skip
     assert code == 0, err
     artifact = json.loads(out)

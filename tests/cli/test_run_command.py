@@ -428,10 +428,10 @@ def test_a_cut_run_is_shown_and_scored_with_the_metrics_it_was_asked_for(tmp_pat
     (run,) = list_runs(tmp_path / "runs")
     edit_run(run, "DELETE FROM rows WHERE position >= 8")
     edit_run(run, "DELETE FROM scores")
-    done = krisis("show", str(run), "--json", cwd=tmp_path)
+    done = krisis("show", str(run), "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert list(json.loads(done.stdout)["metric_scores"]) == ["Brier Score", "Accuracy"]
-    chosen = krisis("show", str(run), "-m", "answer_rate", "--json", cwd=tmp_path)
+    chosen = krisis("show", str(run), "-m", "answer_rate", "--format", "json", cwd=tmp_path)
     assert list(json.loads(chosen.stdout)["metric_scores"]) == ["Answer Rate (Coverage)"]
 
 

@@ -173,7 +173,7 @@ def test_every_variant_is_there_but_those_the_model_cannot_give(
     )  # fmt: skip
     assert fitted.returncode == 0, fitted.stderr
     done = krisis(
-        "selective", str(run), "--confidence", "all", "--json",
+        "selective", str(run), "--confidence", "all", "--format", "json",
         "--confidence", "secondary:verbalized+consistency:average",
         "--calibration", "t.json", "--bootstrap-resamples", "100",
     )  # fmt: skip
@@ -218,7 +218,7 @@ def test_interviews_are_written_checked_and_run(tmp_path: Path, krisis: Krisis) 
     checked = krisis("data", "check-interviews", "own")
     assert checked.returncode == 0
     assert "participants  10; split test: 2, split train: 8" in checked.stdout
-    as_json = json.loads(krisis("data", "check-interviews", "own", "--json").stdout)
+    as_json = json.loads(krisis("data", "check-interviews", "own", "--format", "json").stdout)
     assert as_json["n_participants"] == 10
     assert krisis("run", "phq8", "--model", "lexicon", "--data-path", "own").returncode == 0
     refused = krisis("data", "phq8", "--output", "own")

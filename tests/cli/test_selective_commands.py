@@ -55,7 +55,7 @@ def run(tmp_path):
 
 
 def evaluated(run, *arguments):
-    result = krisis("selective", run, "--json", *FAST, *arguments)
+    result = krisis("selective", run, "--format", "json", *FAST, *arguments)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -218,7 +218,7 @@ def test_differing_participants_are_an_error_unless_intersected(run, tmp_path):
     text = sentence("selective", *both)
     assert "20 and 30 successful participants, 20 of them in both" in text
     assert "--intersection-only" in text
-    result = krisis("selective", *both, "--intersection-only", "--json", *FAST)
+    result = krisis("selective", *both, "--intersection-only", "--format", "json", *FAST)
     artifact = json.loads(result.stdout)
     assert artifact["comparison"]["participants_compared"] == 20
     counts = artifact["population"]["input_1"]
@@ -674,7 +674,9 @@ def test_items_without_a_feature_are_counted_by_both_commands(run, tmp_path):
     options = ["--calibration", artifact, "--bootstrap-resamples", "0"]
     shown = krisis("selective", *zero, *options)
     assert f"(run): token_pe is missing on 1 items, taken as {default:g}." in shown.output
-    written = json.loads(krisis("selective", *zero, *options, "--json").stdout)["calibrator"]
+    written = json.loads(krisis("selective", *zero, *options, "--format", "json").stdout)[
+        "calibrator"
+    ]
     assert written == {
         "path": str(artifact),
         "missing": [{"token_pe": {"default": default, "n_items": 1}}],
@@ -694,7 +696,7 @@ def test_a_folder_gets_an_artifact_under_a_name_that_no_file_has(run, tmp_path):
     arguments = ["selective", run, "--mode", "few_shot", "-o", tmp_path, *FAST]
     assert "run.few_shot.selective.json" in krisis(*arguments).output
     first = (tmp_path / "run.few_shot.selective.json").read_bytes()
-    again = krisis(*arguments, "--json")
+    again = krisis(*arguments, "--format", "json")
     assert "run.few_shot.selective-2.json" in again.stderr
     assert json.loads(again.stdout) == json.loads(
         (tmp_path / "run.few_shot.selective-2.json").read_text()

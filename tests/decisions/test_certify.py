@@ -821,7 +821,7 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
     code, text = invoke(bad, "--risk", 0.05)
     assert (code, "no threshold: " in text) == (1, True)
     assert invoke(run, "--risk", 0.15, "--seed", 7)[0] == 2
-    code, text = invoke(path, bad, "--json", command="verify")
+    code, text = invoke(path, bad, "--format", "json", command="verify")
     assert (code, json.loads(text)["verdict"]) == (1, "broken")
     code, text = invoke(tmp_path / "x.json", fresh, command="verify")
     assert code == 2

@@ -111,7 +111,7 @@ def test_the_command_exits_by_what_it_found_and_writes_reports(tmp_path: Path) -
     failed = CliRunner().invoke(
         app,
         [
-            *("check", str(run), "--require", "accuracy >= 0.95", "--json"),
+            *("check", str(run), "--require", "accuracy >= 0.95", "--format", "json"),
             *("--junit", str(junit), "--markdown", str(table)),
         ],
     )

@@ -425,9 +425,9 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     assert "These costs are value judgements" in text
     assert "Model and readers together" in text
     assert call(*asked) == (code, text)
-    facts = json.loads(call(*asked, "--json")[1])
+    facts = json.loads(call(*asked, "--format", "json")[1])
     assert facts["team"]["accuracy"] == 0.9
-    better = json.loads(call(*asked, "--reader-accuracy", 0.95, "--json")[1])
+    better = json.loads(call(*asked, "--reader-accuracy", 0.95, "--format", "json")[1])
     assert better["team"]["accuracy"] == 0.95  # an option replaces the team of the file
     assert facts["n_not_evaluated"] > 0
     assert facts["n_patients"] < facts["n_rows"]

@@ -223,7 +223,9 @@ def test_the_command_and_the_section_say_the_same(saved):
     shown = CliRunner().invoke(app, [str(saved), "--curve", "--thresholds", "0.5,0.2"])
     assert shown.exit_code == 0, shown.output
     assert "0.2            0.250       0.000" in shown.output
-    facts = CliRunner().invoke(app, [str(saved), "--curve", "--thresholds", "0.5,0.2", "--json"])
+    facts = CliRunner().invoke(
+        app, [str(saved), "--curve", "--thresholds", "0.5,0.2", "--format", "json"]
+    )
     points = json.loads(facts.stdout)["curves"][MODEL]
     assert [point["threshold"] for point in points] == [0.2, 0.5]
     drawn = decision_curve(run_of(CASES), CurveOptions(thresholds=[0.2]))

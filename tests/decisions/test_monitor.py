@@ -291,7 +291,7 @@ def test_the_command_prints_the_answer_and_exits_1_when_it_is_broken(
     assert found.exit_code == 1
     assert "broken since" in found.output
     assert "certify again" in found.output
-    content = json.loads(invoke(app, [*both, "--json"]).output)
+    content = json.loads(invoke(app, [*both, "--format", "json"]).output)
     assert content["state"] == "broken"
     assert set(content) == {
         *("kind", "schema_version", "state", "risk_bound", "method", "model", "time"),

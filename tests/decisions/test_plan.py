@@ -527,13 +527,13 @@ SHARED_INPUTS = {"power", "cluster_size", "icc", "n_patients", "seed"}
 )
 def test_the_keys_of_the_json_are_stable(words: str, question: str, inputs: set[str]) -> None:
     command = ["plan", *words.split(), "--simulations", "20"]
-    found = CliRunner().invoke(app, [*command, "--json"])
+    found = CliRunner().invoke(app, [*command, "--format", "json"])
     plan = json.loads(found.stdout)
     assert set(plan) == KEYS
     assert plan["question"] == question
     assert set(plan["inputs"]) == inputs | SHARED_INPUTS
     assert set(plan["simulation"]) == {"power", "standard_error", "n_studies", "source"}
-    assert found.stdout == CliRunner().invoke(app, [*command, "--json"]).stdout
+    assert found.stdout == CliRunner().invoke(app, [*command, "--format", "json"]).stdout
     text = CliRunner().invoke(app, command).output
     assert text.startswith(f"{plan['n_patients']:,} patients ({plan['n_rows']:,} rows) ")
     error = 100 * plan["simulation"]["standard_error"]

@@ -143,7 +143,7 @@ def test_the_command_prints_model_reader_and_team(two_runs: dict[str, str], tmp_
     assert done.returncode == 0, done.stderr
     for words in ("model alone", "reader alone", "model with reader", "of the 48 cases"):
         assert words in done.stdout
-    done = krisis("decide", model, "--reader", physician, "--json", cwd=tmp_path)
+    done = krisis("decide", model, "--reader", physician, "--format", "json", cwd=tmp_path)
     facts = json.loads(done.stdout)
     assert [way["name"] for way in facts["ways"]] == [
         "model alone",

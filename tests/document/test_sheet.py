@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.errors import InvalidFile
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.document import Table
 from krisis.pages.markdown import escaped
@@ -300,7 +300,7 @@ def test_a_sheet_is_written_once_and_printed_otherwise(demo: Path, tmp_path: Pat
 
 
 def test_json_has_the_same_items(demo: Path) -> None:
-    content = json.loads(told("sheet", demo, "--json"))
+    content = json.loads(told("sheet", demo, "--format", "json"))
     sheet = sheet_of(demo)
     assert [(one["number"], one["status"], one["facts"]) for one in content["items"]] == [
         (item.number, item.status, list(item.facts)) for item in sheet.items
@@ -312,14 +312,14 @@ def test_json_has_the_same_items(demo: Path) -> None:
 
 def test_the_answers_of_the_author_are_kept(demo: Path, tmp_path: Path) -> None:
     answers = tmp_path / "answers.yaml"
-    first = told("sheet", demo, "--author", answers, "--json")
+    first = told("sheet", demo, "--author", answers, "--format", "json")
     draft = answers.read_text(encoding="utf-8")
     assert draft == answers_draft(sheet_of(demo))
     open_items = [one.number for one in sheet_of(demo).items if one.status == AUTHOR]
     assert list(read_answers(answers)) == open_items
     answers.write_text(draft.replace("14a: ''", "14a: Nobody paid."), encoding="utf-8")
     written = answers.read_text(encoding="utf-8")
-    again = told("sheet", demo, "--author", answers, "--json")
+    again = told("sheet", demo, "--author", answers, "--format", "json")
     assert answers.read_text(encoding="utf-8") == written  # never written over
     before, after = (
         {one["number"]: one for one in json.loads(text[text.index("{") :])["items"]}
@@ -371,7 +371,7 @@ def test_the_moment_of_an_import_is_not_that_of_the_answers(runs: dict[str, Path
 
 
 def test_a_file_of_scores_alone_names_no_rows(demo: Path, tmp_path: Path) -> None:
-    (tmp_path / "metrics.json").write_text(told("show", demo, "--json"), encoding="utf-8")
+    (tmp_path / "metrics.json").write_text(told("show", demo, "--format", "json"), encoding="utf-8")
     sheet = sheet_of(tmp_path / "metrics.json")
     assert {box.n_patients for box in sheet.flow} == {None}
     check_sums(sheet.flow)
@@ -403,7 +403,7 @@ def test_real_and_synthetic_patients_are_told_apart(tmp_path: Path) -> None:
         for i, row in enumerate(rows)
     ]
     plain = BenchmarkResult(mixed, {}, {"suite": "s"}, "m")
-    result = plain.scored(default_benchmark_metrics(), BootstrapOptions(n_resamples=100))
+    result = plain.scored(usual_metrics(), BootstrapOptions(n_resamples=100))
     sheet = sheet_of(result.save(tmp_path / "mixed.json"))
     for kind, scores in result.scores_by_source.items():
         part = sheet.document().section(f"metrics-{kind}").parts

@@ -212,7 +212,7 @@ def test_an_ended_run_whose_rows_are_gone_is_scored_again_and_says_so_everywhere
     for words in ([], ["-m", "accuracy"]):
         printed = CliRunner().invoke(show, [str(path), *words])
         assert unwrapped(printed.output).startswith(sentence), printed.output
-    printed = CliRunner().invoke(show, [str(path), "--json"])
+    printed = CliRunner().invoke(show, [str(path), "--format", "json"])
     assert json.loads(printed.output)["extras"]["damage"] == sentence
     other = shutil.copy(path, path.with_name("copy.krisis"))
     for command, words in (

@@ -644,7 +644,7 @@ def test_a_run_is_detached_listed_awaited_and_finished(
     code, out, err = command("batches", "wait", str(run), "--poll-seconds", "0.05")
     assert (code, err) == (0, "")
     assert "24 loaded" in out
-    code, out, _ = command("batches", "list", str(run), "--json")
+    code, out, _ = command("batches", "list", str(run), "--format", "json")
     (listed,) = json.loads(out)["provider_batches"]
     assert (listed["state"], listed["n_requests"], listed["n_without_row"]) == ("collected", 6, 0)
     assert server.counts()["n_batches"] == 1

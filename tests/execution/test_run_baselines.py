@@ -13,7 +13,7 @@ from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.data.ckd.suite import CKDSuite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import Rows
 from krisis.metrics.scoring import metrics_from_names
 from krisis.pages.document import Table
@@ -25,7 +25,7 @@ from krisis.verbs.costing import own_baselines
 
 def test_the_scores_are_those_of_a_run_of_the_baseline():
     suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=20))
-    found = baseline_scores(baseline_rows(suite, suite.load()), default_benchmark_metrics())
+    found = baseline_scores(baseline_rows(suite, suite.load()), usual_metrics())
     assert list(found) == list(suite.baselines)
     for name in suite.baselines:
         result = Benchmark(suite, registry.find("backends", name)()).run()
@@ -65,13 +65,13 @@ def test_a_baseline_that_cannot_be_prepared_is_left_out():
         baselines = ("majority", "always-abstain")
 
     suite = Bare([PatientRecord({"x": 1}, 0)])
-    found = baseline_scores(baseline_rows(suite, suite.load()), default_benchmark_metrics())
+    found = baseline_scores(baseline_rows(suite, suite.load()), usual_metrics())
     assert list(found) == ["always-abstain"]
 
 
 def test_a_suite_without_baselines_adds_nothing():
     suite = RecordListSuite([PatientRecord({"x": 1}, 0)])
-    assert baseline_scores(baseline_rows(suite, suite.load()), default_benchmark_metrics()) == {}
+    assert baseline_scores(baseline_rows(suite, suite.load()), usual_metrics()) == {}
 
 
 def test_the_answers_of_baselines_are_kept_in_the_run_and_the_verdict_with_them(tmp_path):

@@ -20,6 +20,7 @@ from krisis.metrics import (
     default_benchmark_metrics,
     default_calibration_metrics,
     score_all,
+    usual_metrics,
 )
 from krisis.metrics.base import MetricScores, Rows, table_of
 from krisis.metrics.forms import Share
@@ -180,28 +181,33 @@ def test_scores_are_read_by_name_and_by_key() -> None:
         scores["accuracy"]
 
 
-def test_the_bundles_hold_the_eight_metrics_in_their_order() -> None:
-    scores = score_all(
-        default_benchmark_metrics(), [EvaluationResult(1, 1), EvaluationResult(0, 1)]
-    )
-    assert list(scores)[:4] == [
+def test_the_default_is_the_eight_metrics_in_their_order() -> None:
+    names = [metric.name for metric in default_benchmark_metrics()]
+    assert names == [
         "Accuracy",
         "Balanced Accuracy",
         "Expected Calibration Error",
         "Brier Score",
+        "Answer Rate (Coverage)",
+        "Selective Accuracy (answered only)",
+        "Abstention Rate",
+        "Deferral Alignment",
     ]
     bundles = [
         *default_accuracy_metrics(),
         *default_calibration_metrics(),
         *default_abstention_metrics(),
     ]
-    assert {metric.name for metric in bundles} <= set(scores)
-    assert {
-        "Answer Rate (Coverage)",
-        "Selective Accuracy (answered only)",
-        "Abstention Rate",
-        "Deferral Alignment",
-    } <= {metric.name for metric in default_abstention_metrics()}
+    assert [metric.name for metric in bundles] == names
+
+
+def test_a_task_adds_its_own_metrics_before_the_eight_and_no_answers_only_where_there_are_any():
+    eight = [metric.name for metric in default_benchmark_metrics()]
+    rows = [EvaluationResult(1, 1, confidence=0.9), EvaluationResult(0, 1, confidence=0.8)]
+    scores = score_all(usual_metrics(["disease_auroc", "accuracy"]), rows)
+    assert list(scores) == ["Disease AUROC", "Accuracy", *eight[1:]]
+    silent = [*rows, EvaluationResult(None, 1)]
+    assert list(score_all(usual_metrics(), silent)) == [*eight, "No-Answer Rate"]
 
 
 def test_rows_without_signals_share_one_empty_mapping_that_copies_as_itself() -> None:

@@ -19,12 +19,13 @@ from krisis.metrics import (
     DiseaseSensitivity,
     DiseaseSpecificity,
     EvaluationResult,
-    default_benchmark_metrics,
     default_classification_metrics,
     score_all,
+    usual_metrics,
 )
 from krisis.metrics.base import Rows
 from krisis.metrics.disease import MOST_ANSWERS, NO_POSITIVE, confusion_matrix
+from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.table import Answers
 
 ABSTAIN = "abstain"
@@ -182,9 +183,10 @@ def test_intervals_hold_their_value(pairs):
             assert score.interval.low < score.interval.high
 
 
-def test_they_are_scored_in_every_run_but_compared_only_where_named():
-    metrics = {metric.key: metric for metric in default_benchmark_metrics()}
-    unasked = {key for key, metric in metrics.items() if not metric.compared_by_default}
-    named = {metric.key for metric in default_classification_metrics()}
-    assert unasked == {*named, "no_answer_rate"}
+def test_they_are_scored_and_compared_only_where_named():
+    named = metrics_from_names(["classification"])
+    assert [one.key for one in named] == [one.key for one in default_classification_metrics()]
+    unasked = [metric.key for metric in usual_metrics() if not metric.compared_by_default]
+    assert unasked == ["no_answer_rate"]
+    assert not any(metric.compared_by_default for metric in named)
     assert BaseMetric.compared_by_default

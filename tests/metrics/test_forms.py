@@ -13,16 +13,15 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics import (
     BalancedAccuracy,
     BootstrapOptions,
-    default_benchmark_metrics,
     score_all,
 )
 from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.curve_form import MOST_ITEMS, CurveFigure, CurvePlan
 from krisis.metrics.forms import Form, Mean, Share, Undefined
-from krisis.metrics.scoring import check_metrics
+from krisis.metrics.scoring import check_metrics, metrics_from_names
 from krisis.metrics.table import Table, Units
 
-METRICS = default_benchmark_metrics()
+METRICS = metrics_from_names(["default", "selective", "classification"])
 
 
 def form_of(metric: BaseMetric, table: Table) -> Form:

@@ -20,14 +20,15 @@ from krisis.metrics import (
     ExpectedCalibrationError,
     MetricScore,
     SelectiveAccuracy,
-    default_benchmark_metrics,
     score_all,
 )
 from krisis.metrics import table as table_module
 from krisis.metrics.base import Rows
 from krisis.metrics.calibration import null_error
 from krisis.metrics.forms import Mean, Share
+from krisis.metrics.scoring import metrics_from_names
 
+METRICS = metrics_from_names(["default", "selective", "classification"])
 OPTIONS = BootstrapOptions(n_resamples=400, seed=3)
 
 
@@ -52,9 +53,9 @@ def make_rows(n, *, per_patient=1, seed=0, abstain=0.1):
 
 
 @pytest.mark.parametrize("per_patient", [1, 4])
-def test_every_default_metric_has_an_interval_around_its_value(per_patient):
+def test_every_usual_metric_has_an_interval_around_its_value(per_patient):
     rows = Rows(make_rows(240, per_patient=per_patient), ANSWERS)
-    scores = score_all(default_benchmark_metrics(), rows, intervals=OPTIONS)
+    scores = score_all(METRICS, rows, intervals=OPTIONS)
     methods = {name: score.interval.method for name, score in scores.items()}
     share = "mid_p" if per_patient == 1 else "clustered_mid_p"
     assert methods == {
@@ -95,7 +96,7 @@ def test_an_interval_exists_with_width_and_holds_its_value_however_few_errors(pe
         for i in range(48)
     ]
     rows[-1].ground_truth, rows[-1].prediction = 0, 0
-    scores = score_all(default_benchmark_metrics(), Rows(rows, ANSWERS), intervals=OPTIONS)
+    scores = score_all(METRICS, Rows(rows, ANSWERS), intervals=OPTIONS)
     for score in scores.values():
         interval = score.interval
         assert interval.low <= score.value <= interval.high, score.name
@@ -129,14 +130,14 @@ def test_patients_with_many_alike_rows_widen_every_share():
 
 def test_undefined_scores_have_no_interval_but_a_reason():
     rows = [EvaluationResult(None, 1, abstained=True, cluster_id=str(i)) for i in range(5)]
-    for score in score_all(default_benchmark_metrics(), rows, intervals=OPTIONS).values():
+    for score in score_all(METRICS, rows, intervals=OPTIONS).values():
         if math.isnan(score.value):
             assert score.interval is None or score.interval.reason == "the_figure_is_undefined"
 
 
 def test_a_run_of_failures_only_is_scored_without_a_crash():
     rows = [EvaluationResult(None, 1, error="timeout")] * 3
-    scores = score_all(default_benchmark_metrics(), rows, intervals=OPTIONS)
+    scores = score_all(METRICS, rows, intervals=OPTIONS)
     assert all(math.isnan(score.value) for score in scores.values())
 
 

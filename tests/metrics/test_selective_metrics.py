@@ -16,10 +16,10 @@ from krisis.metrics import (
     EvaluationResult,
     RiskAtCoverage,
     curve_form,
-    default_benchmark_metrics,
     score_all,
 )
 from krisis.metrics.base import Rows
+from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.selective_prediction import risk_coverage_curve
 from krisis.metrics.table import Answers
 
@@ -114,11 +114,10 @@ def test_ordinal_loss_counts_the_stages_between():
         AURC(loss="squared")  # type: ignore[arg-type]
 
 
-def test_they_are_in_the_registry_and_in_every_run():
-    names = {metric.key for metric in default_benchmark_metrics()}
-    for key in ("aurc", "augrc", "risk_at_80_coverage"):
-        assert registry.find("metrics", key)().key == key
-        assert key in names
+def test_they_are_in_the_registry_alone_and_together():
+    keys = ["aurc", "augrc", "risk_at_80_coverage"]
+    assert [registry.find("metrics", key)().key for key in keys] == keys
+    assert [metric.key for metric in metrics_from_names(["selective"])] == keys
 
 
 def test_grouped_confidences_give_nearly_the_interval_of_all(monkeypatch):

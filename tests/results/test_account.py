@@ -11,7 +11,7 @@ import pytest
 
 from krisis import BenchmarkResult, EvaluationResult
 from krisis.errors import InvalidFile
-from krisis.metrics import MetricScore, default_benchmark_metrics, score_all
+from krisis.metrics import MetricScore, score_all, usual_metrics
 from krisis.pages.document import Table
 from krisis.results import result as seed_path
 from krisis.results.account import RepeatAgreement, RunFacts
@@ -69,7 +69,7 @@ FACTS = RunFacts(
 
 
 def a_result() -> BenchmarkResult:
-    scores = score_all(default_benchmark_metrics(), ROWS)
+    scores = score_all(usual_metrics(), ROWS)
     return BenchmarkResult(ROWS, scores, {"suite": "clinic", "task": "sepsis"}, "m", facts=FACTS)
 
 

@@ -19,6 +19,8 @@ from krisis.metrics import (
     AUGRC,
     AURC,
     Accuracy,
+    BootstrapOptions,
+    DiseaseSensitivity,
     ExpectedCalibrationError,
     default_benchmark_metrics,
     score_all,
@@ -148,7 +150,7 @@ def test_a_lower_is_better_metric_is_inferior_when_it_grows() -> None:
 
 def test_a_metric_that_only_one_run_reaches_is_not_comparable_and_never_best() -> None:
     runs = {"all": answers("+" * 15 + "-" * 5), "few": answers("+" * 10 + "a" * 10)}
-    comparison = compare_runs(runs, QUICK)
+    comparison = compare_runs(runs, replace(QUICK, primary="risk_at_80_coverage"))
     delta = delta_of(comparison, "risk_at_80_coverage")
     assert delta.verdict() == "not comparable"
     assert delta.reason == "coverage_is_never_reached"
@@ -494,7 +496,18 @@ def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
     assert "b compared with a" in shown.output
     assert "right → wrong" in page.read_text(encoding="utf-8")
     as_json = CliRunner().invoke(
-        app, ["compare", str(left), str(right), "--permutations", "200", "--json", "-m", "accuracy"]
+        app,
+        [
+            "compare",
+            str(left),
+            str(right),
+            "--permutations",
+            "200",
+            "--format",
+            "json",
+            "-m",
+            "accuracy",
+        ],
     )
     assert list(json.loads(as_json.stdout)["pairs"][0]["deltas"]) == ["accuracy"]
 
@@ -530,6 +543,11 @@ def test_a_comparison_without_areas_agrees_with_one_that_has_them() -> None:
         assert delta.p_adjusted <= more[key].p_adjusted
 
 
+def _sensitivity(run: BenchmarkResult) -> float:
+    (score,) = run.scored([DiseaseSensitivity()], BootstrapOptions()).metric_scores.values()
+    return score.value
+
+
 def test_figures_of_the_disease_are_compared_where_they_are_named() -> None:
     runs = {"a": result_of(invented_rows(80)), "b": result_of(invented_rows(80, skill=0.7))}
     unasked = compare_runs(runs, QUICK).pairs[0].deltas
@@ -540,7 +558,7 @@ def test_figures_of_the_disease_are_compared_where_they_are_named() -> None:
     assert len(primary) == len(unasked) + 1
     named = compare_runs(runs, replace(QUICK, metrics=["disease_sensitivity"])).pairs[0].deltas
     (delta,) = named.values()
-    left, right = (run.metric_scores["disease_sensitivity"].value for run in runs.values())
+    left, right = (_sensitivity(run) for run in runs.values())
     assert (delta.left, delta.right) == (left, right)
     assert delta.interval.low <= delta.delta <= delta.interval.high
 

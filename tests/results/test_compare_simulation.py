@@ -9,12 +9,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.forms import Form
+from krisis.metrics.scoring import metrics_from_names, score_all
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.result import BenchmarkResult
 
+METRICS = metrics_from_names(["default", "selective"])
 N_PATIENTS = 80
 N_WORLDS = 1000
 
@@ -52,19 +53,20 @@ def worlds(skills: tuple[float, float]) -> list[Comparison]:
     found = []
     for seed in range(N_WORLDS):
         left, right = simulated_pair(np.random.default_rng(seed), N_PATIENTS, skills)
-        runs = {"a": BenchmarkResult(left, {}, {}), "b": BenchmarkResult(right, {}, {})}
+        runs = {"a": scored(left), "b": scored(right)}
         options = CompareOptions(n_permutations=399, seed=seed)
         found.append(compare_runs(runs, options))
     return found
 
 
+def scored(rows: Rows) -> BenchmarkResult:
+    return BenchmarkResult(rows, score_all(METRICS, rows), {})
+
+
 @cache
 def true_deltas(skills: tuple[float, float]) -> dict[str, float]:
     left, right = simulated_pair(np.random.default_rng(10**6), 150_000, skills)
-    values = [
-        {metric.key: _compared(metric, rows) for metric in default_benchmark_metrics()}
-        for rows in (left, right)
-    ]
+    values = [{metric.key: _compared(metric, rows) for metric in METRICS} for rows in (left, right)]
     return {key: values[1][key] - values[0][key] for key in values[0]}
 
 
@@ -164,7 +166,7 @@ def _leveled(
 
 
 def compared(left: Rows, right: Rows, seed: int, primary: str | None = None) -> Comparison:
-    runs = {"a": BenchmarkResult(left, {}, {}), "b": BenchmarkResult(right, {}, {})}
+    runs = {"a": scored(left), "b": scored(right)}
     return compare_runs(runs, CompareOptions(n_permutations=399, seed=seed, primary=primary))
 
 

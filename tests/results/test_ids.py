@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.data.table.check import look_like_record_numbers
 from krisis.json_values import dumps
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.results.base import BenchmarkResult
 from krisis.results.ids import ShownIds, is_synthetic, shareable
@@ -75,8 +75,7 @@ def test_an_exported_run_that_is_read_again_has_the_same_figures(tmp_path: Path)
     krisis("export", run, "--to", "parquet", "-o", out)
     assert b"MRN" not in out.read_bytes()
     before, after = (
-        one.scored(default_benchmark_metrics(), OPTIONS)
-        for one in (load_run(run), load_parquet(out))
+        one.scored(usual_metrics(), OPTIONS) for one in (load_run(run), load_parquet(out))
     )
     assert dumps(scores_to_dict(after.metric_scores)) == dumps(scores_to_dict(before.metric_scores))
     assert after.rows.table.patients.n == before.rows.table.patients.n == N // 2 - _n_lost(before)
@@ -95,7 +94,7 @@ def test_an_export_that_is_imported_again_has_the_same_figures(tmp_path: Path) -
     krisis("import", out, *words)
     (again,) = (tmp_path / "again").glob("*.krisis")
     shown = [
-        json.loads(krisis("show", one, "--json", "--metric", "selective_accuracy"))
+        json.loads(krisis("show", one, "--format", "json", "--metric", "selective_accuracy"))
         for one in (run, again)
     ]
     first, second = (next(iter(one["metric_scores"].values())) for one in shown)

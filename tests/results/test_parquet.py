@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.errors import InvalidFile, InvalidValue, UserError
 from krisis.json_values import dumps
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
+from krisis.metrics import BootstrapOptions, score_all, usual_metrics
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
 from krisis.results import parquet
@@ -49,7 +49,7 @@ def test_an_exported_run_has_the_scores_of_the_run(tmp_path: Path) -> None:
     again = load_parquet(tmp_path / "rows.parquet")
     assert again.attrition == result.attrition
     assert again.attrition.n_lost > 0
-    metrics = default_benchmark_metrics()
+    metrics = usual_metrics()
     expected = score_all(metrics, result.rows, intervals=OPTIONS)
     found = score_all(metrics, again.rows, intervals=OPTIONS)
     assert dumps(scores_to_dict(found)) == dumps(scores_to_dict(expected))  # NaN is null there
@@ -64,7 +64,7 @@ def test_four_rows_counted_by_hand(tmp_path: Path) -> None:
         "(1, 1, 0.9, 0), (0, 1, 0.6, 0), (1, null, 0.5, 0), (1, null, null, 1)",
     )
     result = load_parquet(path)
-    scores = score_all(default_benchmark_metrics(), result.rows)
+    scores = score_all(usual_metrics(), result.rows)
     assert str(result.attrition).endswith("2 answered / 1 abstained / 1 not evaluated")
     assert scores["accuracy"].value == pytest.approx(1 / 3)
     assert scores["selective_accuracy"].value == 0.5
@@ -139,7 +139,7 @@ def test_selective_prediction_of_a_file_has_the_figures_of_its_rows(tmp_path: Pa
     exported(rows, tmp_path / "rows.parquet").save(tmp_path / "rows.json")
     found = []
     for name in ("rows.parquet", "rows.json"):
-        command = ["selective", str(tmp_path / name), "--json"]
+        command = ["selective", str(tmp_path / name), "--format", "json"]
         command += ["--confidence", "stated,token_msp", "--bootstrap-resamples", "0"]
         done = CliRunner().invoke(app, command, catch_exceptions=False)
         assert done.exit_code == 0, done.output
@@ -159,7 +159,7 @@ def test_a_file_with_more_rows_than_fit_in_memory_is_scored_and_not_listed(
     path = tmp_path / "rows.parquet"
     exported(list(invented_rows(20)), path)
     result = load_parquet(path)
-    score_all(default_benchmark_metrics(), result.rows, intervals=OPTIONS)
+    score_all(usual_metrics(), result.rows, intervals=OPTIONS)
     assert result.rows[3].record_id  # one row may be looked at
     for listed in (lambda: list(result.rows), result.to_json, lambda: result.rows.table.rows):
         with pytest.raises(InvalidValue, match=r"every row in memory, and .*rows\.parquet has 20"):
@@ -186,7 +186,7 @@ def test_real_and_synthetic_patients_are_scored_apart(tmp_path: Path) -> None:
         EvaluationResult(i % 2, 1, confidence=0.5, metadata={"synthetic": i < 4}) for i in range(10)
     ]
     exported(rows, tmp_path / "rows.parquet")
-    found = load_parquet(tmp_path / "rows.parquet").scored(default_benchmark_metrics(), OPTIONS)
+    found = load_parquet(tmp_path / "rows.parquet").scored(usual_metrics(), OPTIONS)
     parts = {
         name: scores["accuracy"].n_evaluated for name, scores in found.scores_by_source.items()
     }
@@ -249,7 +249,7 @@ def test_a_broken_file_is_one_sentence(tmp_path: Path, make: Callable[[Path], ob
 )
 def test_columns_as_other_programs_write_them(tmp_path: Path, columns: str, rows: str) -> None:
     path = written(tmp_path / "rows.parquet", columns, rows)
-    scores = load_parquet(path).scored(default_benchmark_metrics(), OPTIONS).metric_scores
+    scores = load_parquet(path).scored(usual_metrics(), OPTIONS).metric_scores
     found = scores["selective_accuracy"]
     assert (found.value, found.n_evaluated) == (0.5, 2)
     assert 1 in load_parquet(path).rows.table.labels
@@ -259,7 +259,7 @@ def test_columns_as_other_programs_write_them(tmp_path: Path, columns: str, rows
 def test_a_label_that_is_none_is_one_sentence(tmp_path: Path, truth: str) -> None:
     path = written(tmp_path / "rows.parquet", "ground_truth, prediction", f"({truth}, 1)")
     with pytest.raises(UserError, match="is not a label"):
-        load_parquet(path).scored(default_benchmark_metrics(), OPTIONS)
+        load_parquet(path).scored(usual_metrics(), OPTIONS)
 
 
 def test_some_rows_of_a_file_keep_their_other_columns(tmp_path: Path) -> None:

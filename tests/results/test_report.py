@@ -16,8 +16,8 @@ from krisis.metrics import (
     BootstrapOptions,
     EvaluationResult,
     Interval,
-    default_benchmark_metrics,
     score_all,
+    usual_metrics,
 )
 from krisis.metrics.scoring import metric_from_name
 from krisis.pages.numbers import Estimate, figure
@@ -35,7 +35,7 @@ from krisis.task_facts import TaskFacts
 
 
 def result_of(rows: list[EvaluationResult], **extras: object) -> BenchmarkResult:
-    scores = score_all(default_benchmark_metrics(), rows)
+    scores = score_all(usual_metrics(), rows)
     return BenchmarkResult(rows, scores, {"suite": "toy", "task": "detection"}, "rule", extras)
 
 
@@ -95,14 +95,15 @@ def with_task(n_rows: int = 60, **metadata: object) -> BenchmarkResult:
         } | {name: value(i) if callable(value) else value for name, value in metadata.items()}
     made = invented_result(rows)
     made.suite_description["deferral"] = {"risk": 0.2}
-    return made.scored(default_benchmark_metrics(), BootstrapOptions(n_resamples=50))
+    return made.scored(usual_metrics(), BootstrapOptions(n_resamples=50))
 
 
 def test_the_disease_is_named_and_shown_with_both_denominators() -> None:
     result = with_task()
     document = result.document()
     assert "Disease: the disease is present, against all other answers." in said(document)
-    score = result.metric_scores["disease_sensitivity"]
+    assert "disease_sensitivity" not in result.metric_scores  # the page asks for it
+    score = result.also_scored(["disease_sensitivity"]).metric_scores["disease_sensitivity"]
     assert score.interval is not None
     (table,) = [one for one in tables(document) if one.columns[0].heading == "figure"]
     cells = next(cells for cells in table.rows if cells[0] == "Disease Sensitivity")
@@ -137,7 +138,7 @@ def test_sensitivity_never_stands_alone() -> None:
 def test_a_task_without_a_positive_answer_shows_the_matrix_and_says_so() -> None:
     plain = {**TASK, "positive": None}
     result = BenchmarkResult([ANSWERED], {}, {}, "rule", {"task_facts": plain})
-    document = result.scored(default_benchmark_metrics(), BootstrapOptions()).document()
+    document = result.scored(usual_metrics(), BootstrapOptions()).document()
     assert "The task names no positive answer, so no sensitivity of a disease" in said(document)
     assert not has_row(document, "Disease Sensitivity")
     cells = line_of(document, "1: the disease is present")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from krisis.metrics import EvaluationResult, Interval, default_benchmark_metrics, score_all
+from krisis.metrics import EvaluationResult, Interval, score_all, usual_metrics
 from krisis.results.result import SCHEMA_VERSION, BenchmarkResult
 
 ROWS = [
@@ -27,7 +27,7 @@ ROWS = [
 
 @pytest.fixture
 def result() -> BenchmarkResult:
-    scores = score_all(default_benchmark_metrics(), ROWS)
+    scores = score_all(usual_metrics(), ROWS)
     scores["accuracy"].interval = Interval(0.1, 0.9, method="wilson")
     return BenchmarkResult(ROWS, scores, {"suite": "toy", "seed": 1}, "rule", {"n_loaded": 5})
 

@@ -14,7 +14,7 @@ from tests.invented_runs import invented_rows, result_of, write_run
 
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
+from krisis.metrics import BootstrapOptions, score_all, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import Coded
 from krisis.results.attrition import Attrition
@@ -102,11 +102,7 @@ def test_every_figure_is_the_same_to_the_last_digit(tmp_path: Path) -> None:
     answers = load_run(path).rows.answers
     options = BootstrapOptions(n_resamples=200)
     found, expected = (
-        dumps(
-            scores_to_dict(
-                score_all(default_benchmark_metrics(), Rows(rows, answers), intervals=options)
-            )
-        )
+        dumps(scores_to_dict(score_all(usual_metrics(), Rows(rows, answers), intervals=options)))
         for rows in (ours, built)
     )
     assert found == expected
@@ -120,7 +116,7 @@ def test_a_score_builds_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("a row was built")
 
     monkeypatch.setattr(RunColumns, "rows_at", built)
-    score_all(default_benchmark_metrics(), result.rows, intervals=BootstrapOptions(n_resamples=20))
+    score_all(usual_metrics(), result.rows, intervals=BootstrapOptions(n_resamples=20))
     items = items_of_result(result, source_of(result))
     assert items.n_items == result.rows.table.n_scored
     assert items.signal("stated_confidence") is not None

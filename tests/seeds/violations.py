@@ -207,6 +207,13 @@ wrapped(
     "default_benchmark_metrics",
     lambda found: [*found[1:], found[0]],
 )
+wrapped(
+    EIGHT,
+    "the stack has a ninth metric",
+    krisis.metrics,
+    "default_benchmark_metrics",
+    lambda found: [*found, abstention.NoAnswerRate()],
+)
 instead(
     EIGHT,
     "calling a metric is not computing it",

@@ -93,11 +93,10 @@ def test_the_tables_of_the_page_come_from_the_outputs(tmp_path, monkeypatch, cap
     world, other = (one.name for one in listed_worlds()[:2])
     cell = Cell(world, "ece", 0.1, 1000, 1000, 1.0, 0.905, 0.05, 0.045, 1.0, 0.2, 1.4, 9.0)
     bare = replace(cell, world=other, metric="risk_at_80", coverage=0.95)
-    now, before, page = (tmp_path / name for name in ("now.json", "before.json", "page.md"))
+    now, page = tmp_path / "now.json", tmp_path / "page.md"
     now.write_text(json.dumps([asdict(cell), asdict(bare)]))
-    before.write_text(json.dumps([asdict(replace(one, width=0.4)) for one in (cell, bare)]))
     page.write_text(f"Before.\n{BEGIN}\nold\n{END}\nAfter.\n")
-    given = ["--of", str(now), "--earlier", str(before), "--page", str(page)]
+    given = ["--of", str(now), "--page", str(page)]
     monkeypatch.setattr("sys.argv", ["coverage", *given])
     main()
     written = page.read_text()
@@ -105,8 +104,7 @@ def test_the_tables_of_the_page_come_from_the_outputs(tmp_path, monkeypatch, cap
     assert written.endswith("After.\n")
     assert "old" not in written
     assert capsys.readouterr().out.strip() in written
-    # The width is half the earlier one; that of a figure with another definition is not compared.
-    assert f"| {world} | – | – | – | – | 90.5 (1.4×, 0.50) | – | – | – |" in written
+    assert f"| {world} | – | – | – | – | 90.5 (1.4×) | – | – | – |" in written
     assert f"| {other} | – | – | – | – | – | – | – | 95.0 (1.4×) |" in written
     # 90.5 % is below 92 % by 1.75 standard errors of 0.86 points.
     assert "2 cells of 1,000 runs; in 0 of them" in written

@@ -147,7 +147,7 @@ def test_the_command_gives_the_threshold_of_the_page(
     command = shlex.split(found["commands"]["certify"])
     assert command[:2] == ["krisis", "certify"]
     monkeypatch.chdir(folder.parent)  # the path is absolute: the viewer was started elsewhere
-    printed = CliRunner().invoke(certify_app, [*command[2:], "--json"])
+    printed = CliRunner().invoke(certify_app, [*command[2:], "--format", "json"])
     assert json.loads(printed.stdout)["threshold"] == found["certified"]["threshold"]
     assert json.loads(printed.stdout)["risk"] == found["question"]["share"]
 

@@ -128,6 +128,8 @@ class BaseBackend(ABC):
     name: str = "backend"
     third_party: str = ""  # who else is sent the records, where they leave this machine
     packages: ClassVar[tuple[str, ...]] = ()  # whose versions have a say in the answers
+    extra: ClassVar[str] = ""  # that must be installed, and the module by which it is known
+    sdk: ClassVar[str] = ""
     max_retries: int = 5
     retry_base_seconds: float = 0.5
     retry_max_seconds: float = 60.0

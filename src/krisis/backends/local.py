@@ -36,6 +36,8 @@ class LocalBackend(ChatBackend):
     provider = "local"
     max_retries = 0  # the same model would fail in the same way
     packages = ("xllamacpp",)
+    extra = "local"
+    sdk = "xllamacpp"
 
     def __init__(
         self,

@@ -72,8 +72,6 @@ def is_installed(package: str) -> bool:
 class ProviderBackend(ChatBackend):
     """A chat backend over a vendor's SDK; a subclass makes the client and the one call."""
 
-    sdk: ClassVar[str]
-    extra: ClassVar[str]
     key_variables: ClassVar[tuple[str, ...]] = ()
     dialects: ClassVar[Sequence[Dialect]] = ("json_schema", "json_object", "text")
     default_base_url: ClassVar[str] = ""

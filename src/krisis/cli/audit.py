@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from krisis.cli.certify import Calibration, Confidence, LossName, Mode
-from krisis.cli.formats import AsJson, Format, chosen_format, give
+from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.verbs import deciding as verbs
@@ -42,7 +42,7 @@ Seed = Annotated[int, typer.Option("--seed", min=0)]
 @command(
     app,
     "krisis audit runs/RUN --by sex,age:40:60",
-    "krisis audit runs/RUN --coverage 0.8 --json",
+    "krisis audit runs/RUN --coverage 0.8 --format json",
     "krisis audit runs/RUN --against runs/OTHER",
 )
 def audit(
@@ -60,10 +60,9 @@ def audit(
     mode: Mode = None,
     seed: Seed = 42,
     output_format: Format = "",
-    as_json: AsJson = False,
 ) -> None:
     """Check performance by subgroup, and whether answers are stable."""
-    chosen = chosen_format(output_format, as_json)
+    chosen = chosen_format(output_format)
     found = verbs.audit(
         run,
         by=by.split(","),

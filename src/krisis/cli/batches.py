@@ -13,6 +13,7 @@ from krisis.cli.help import command, new_app
 from krisis.cli.resume import TRUST_OPTION, stored_config
 from krisis.cli.run_command import announce, execute_run, write_run_file
 from krisis.cli.streams import echo_json
+from krisis.display import TextOrJson
 from krisis.errors import BackendError, InvalidFile
 from krisis.execution.assembly import backend_of
 from krisis.execution.config import RunConfig
@@ -32,12 +33,12 @@ _POLL = typer.Option(None, "--poll-seconds")
 def list_batches(
     run: Path = _RUN,
     trust: bool = TRUST_OPTION,
-    as_json: bool = typer.Option(False, "--json"),
+    output_format: TextOrJson = typer.Option(TextOrJson.TABLE, "--format"),
 ) -> None:
     """List the provider batches of a run; the provider is asked about those that are open."""
     config, found = _read(run, trust)
     states = asyncio.run(_states(batch_api_of(backend_of(config)), found))
-    if as_json:
+    if output_format is TextOrJson.JSON:
         echo_json(dumps({"run": str(run), "provider_batches": states}))
         return
     for one in states:

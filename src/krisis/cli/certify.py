@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from krisis.cli.formats import AsJson, Format, chosen_format, give
+from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.decisions.sample import METHODS
@@ -78,10 +78,9 @@ def certify(
     mode: Mode = None,
     output: Output = None,
     output_format: Format = "",
-    as_json: AsJson = False,
 ) -> None:
     """Find the lowest confidence threshold with a bounded risk; exit 1 if there is none."""
-    chosen = chosen_format(output_format, as_json)
+    chosen = chosen_format(output_format)
     if risk is None:
         raise InvalidValue("the bound is missing; add for instance --risk 0.05")
     if output is not None and output.exists():

@@ -9,7 +9,7 @@ import typer
 
 from krisis.cli.certify import MaxNotEvaluated
 from krisis.cli.console import warn_of_damage
-from krisis.cli.formats import AsJson, Format, chosen_format, give
+from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.decisions.check import Gate
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
@@ -45,10 +45,9 @@ def check(
     junit: Path | None = typer.Option(None, "--junit"),
     markdown: Path | None = typer.Option(None, "--markdown"),
     output_format: Format = "",
-    as_json: AsJson = False,
 ) -> None:
     """Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged."""
-    chosen = chosen_format(output_format, as_json)
+    chosen = chosen_format(output_format)
     given = {"require": require, "no_worse": no_worse, "non_inferior": non_inferior}
     wanted, against = _gate_of(gate, given, against)
     checked = load_result(run)

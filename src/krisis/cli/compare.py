@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from krisis.cli.console import warn_of_damage
-from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
+from krisis.cli.formats import Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
@@ -38,14 +38,13 @@ def compare(
     permutations: int = typer.Option(1999, "--permutations", min=99),
     seed: int = typer.Option(42, "--seed"),
     output_format: Format = "",
-    as_json: AsJson = False,
     output: Output = None,
     verbose: Verbose = False,
     html: Path | None = typer.Option(None, "--html"),
     with_ids: bool = typer.Option(False, "--with-ids"),
 ) -> None:
     """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
-    chosen = chosen_format(output_format, as_json, output)
+    chosen = chosen_format(output_format, output)
     with live_console().status("permuting patients …"):
         comparison = verbs.compare(
             *runs,

@@ -14,6 +14,7 @@ from krisis.cli.streams import echo_json
 from krisis.data.base import SuiteConfig
 from krisis.data.table.check import check_suite, problem_lines
 from krisis.data.table.sheet import sheet_text
+from krisis.display import TextOrJson
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps
 from krisis.results.artefacts import kind_of, refused
@@ -24,7 +25,7 @@ for _name in registry.names("commands"):
     command(app, name=_name)(registry.find("commands", _name))
 
 
-@command(app, "krisis data check clinic.yaml", "krisis data check clinic.yaml --json")
+@command(app, "krisis data check clinic.yaml", "krisis data check clinic.yaml --format json")
 def check(
     file: Path = typer.Argument(..., help="The YAML file of a table suite."),
     task: str | None = typer.Option(None, "--task"),
@@ -33,7 +34,7 @@ def check(
         "--data-path",
         metavar="FILE",
     ),
-    as_json: bool = typer.Option(False, "--json"),
+    output_format: TextOrJson = typer.Option(TextOrJson.TABLE, "--format"),
 ) -> None:
     """Print the data sheet of a table suite and all its problems.
 
@@ -50,17 +51,19 @@ def check(
             f"{file} is no YAML file; of a table of your own, type: krisis init {file}, then: "
             f"krisis data check {file.with_suffix('.yaml')}"
         )
-    _sheet(file, SuiteConfig(task=task) if task else SuiteConfig(), data_path, as_json=as_json)
+    _sheet(file, SuiteConfig(task=task) if task else SuiteConfig(), data_path, output_format)
 
 
-def _sheet(file: Path, config: SuiteConfig, data_path: Path | None, *, as_json: bool) -> None:
+def _sheet(
+    file: Path, config: SuiteConfig, data_path: Path | None, output_format: TextOrJson
+) -> None:
     checked = check_suite(file, config, data_path)
     prompts = {}
     for name, (table, first) in checked.tables.items():
         if first is not None:
             prompt = build_prompt(table.task, [first.features], context=first.context)
             prompts[name] = f"{prompt.system}\n\n{prompt.user}"
-    if as_json:
+    if output_format is TextOrJson.JSON:
         problems = [asdict(problem) for problem in checked.problems]
         echo_json(dumps({**checked.sheet, "problems": problems, "first_prompt": prompts}))
     else:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from krisis.cli.certify import Calibration, Confidence, MaxNotEvaluated, Mode
-from krisis.cli.formats import AsJson, Format, chosen_format, give
+from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.decisions.costs import cost_file_text
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
@@ -106,10 +106,9 @@ def decide(
     mode: Mode = None,
     seed: Seed = 42,
     output_format: Format = "",
-    as_json: AsJson = False,
 ) -> None:
     """Estimate what answering and deferring cost, and from which confidence on to answer."""
-    chosen = chosen_format(output_format, as_json)
+    chosen = chosen_format(output_format)
     if write_cost is not None:
         _draft(run, mode, write_cost, cost)
         return

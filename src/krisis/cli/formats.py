@@ -11,7 +11,7 @@ import typer
 from krisis.cli.console import has_colour
 from krisis.cli.streams import echo_data, echo_json, echo_styled
 from krisis.display import Documented
-from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonMapping, dumps, write_text
 from krisis.pages.terminal import terminal_text
 
@@ -22,7 +22,6 @@ Format = Annotated[
     str,
     typer.Option("--format"),
 ]
-AsJson = Annotated[bool, typer.Option("--json")]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -33,16 +32,14 @@ Output = Annotated[
 Verbose = Annotated[bool, typer.Option("--verbose", "-v")]
 
 
-def chosen_format(name: str, as_json: bool, output: Path | None = None) -> str:
-    """Return the format that was asked for, by name, by --json or by the ending of the file."""
+def chosen_format(name: str, output: Path | None = None) -> str:
+    """Return the format that was asked for, by name or by the ending of the file."""
     if output is not None and output.exists():
         raise InvalidFile(f"{output} exists already; choose another name or remove it first")
     if name and name not in FORMATS:
         raise UnknownName.among("format", name, FORMATS)
-    if as_json and name not in ("", "json"):
-        raise InvalidValue(f"--json and --format {name} contradict each other; give one of them")
-    if as_json or name:
-        return "json" if as_json else name
+    if name:
+        return name
     return _OF_SUFFIX.get(output.suffix.lower(), "table") if output is not None else "table"
 
 

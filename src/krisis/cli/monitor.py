@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from krisis.cli.certify import Calibration, Mode
-from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
+from krisis.cli.formats import Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.cli.verify import CertificateFile, Time
 from krisis.json_values import write_text
@@ -32,7 +32,6 @@ def monitor(
     calibration: Calibration = None,
     mode: Mode = None,
     output_format: Format = "",
-    as_json: AsJson = False,
     output: Output = None,
     verbose: Verbose = False,
     html: Path | None = typer.Option(None, "--html"),
@@ -42,7 +41,7 @@ def monitor(
     Name all runs since the certificate, in order of arrival: the evidence of earlier patients
     counts. Unlike `krisis verify`, this may be looked at after every patient.
     """
-    chosen = chosen_format(output_format, as_json, output)
+    chosen = chosen_format(output_format, output)
     found = verbs.monitor(certificate, new, calibration=calibration, time=time, mode=mode)
     give(found, found.to_json, chosen, output=output, verbose=verbose)
     if html is not None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from krisis.cli.console import warn_of_damage
-from krisis.cli.formats import AsJson, Format, chosen_format, give
+from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.results.loading import load_result
 from krisis.verbs import planning as verbs
@@ -47,14 +47,13 @@ def plan(
     simulations: Annotated[int | None, typer.Option("--simulations")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 42,
     output_format: Format = "",
-    as_json: AsJson = False,
 ) -> None:
     """Estimate the sample size of a study, or the power of one of a given size.
 
     estimate: an interval of a target width. compare: `krisis compare` finds a difference.
     non-inferior: it excludes a loss of the margin. certify: `krisis certify` finds a threshold.
     """
-    chosen = chosen_format(output_format, as_json)
+    chosen = chosen_format(output_format)
     warn_of_damage(load_result(path) for path in pilots or ())
     found = verbs.plan(
         question,  # type: ignore[arg-type] # checked there

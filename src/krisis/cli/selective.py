@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from krisis.cli.formats import AsJson, Format, chosen_format, give
+from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.confidence.evaluation import DEFAULT_GRID
 from krisis.errors import InvalidFile, InvalidValue
@@ -87,10 +87,9 @@ def selective(
     output: Output = None,
     plot: Plot = None,
     output_format: Format = "",
-    as_json: AsJson = False,
 ) -> None:
     """Judge how well confidence ranks the answers of one run, or of two runs compared."""
-    chosen = chosen_format(output_format, as_json)
+    chosen = chosen_format(output_format)
     if plot is not None:
         check_figure_file(plot)
     if output is not None and output.exists() and not output.is_dir():

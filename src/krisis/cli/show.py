@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from krisis.cli.formats import AsJson, Format, Output, Verbose, chosen_format, give
+from krisis.cli.formats import Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.json_values import dumps, write_text
 from krisis.results.base import BenchmarkResult
@@ -38,13 +38,12 @@ def show(
         "-m",
     ),
     output_format: Format = "",
-    as_json: AsJson = False,
     output: Output = None,
     verbose: Verbose = False,
     save: Path | None = typer.Option(None, "--save"),
 ) -> None:
     """Print the report of a run; with --metric, score its rows again without asking any model."""
-    chosen = chosen_format(output_format, as_json, output)
+    chosen = chosen_format(output_format, output)
     result = verbs.score(run, metrics=metric)
     if warning := copy_warning(run):
         typer.echo(warning, err=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from krisis.cli.certify import Calibration, Confidence, Mode
-from krisis.cli.formats import AsJson, Format, chosen_format, give
+from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.verbs import deciding as verbs
 
@@ -31,13 +31,12 @@ def verify(
     time: Time = "",
     mode: Mode = None,
     output_format: Format = "",
-    as_json: AsJson = False,
 ) -> None:
     """Check a certificate on new patients, once; exit 1 if it is broken.
 
     To look again as patients arrive, use `krisis monitor`.
     """
-    chosen = chosen_format(output_format, as_json)
+    chosen = chosen_format(output_format)
     found = verbs.verify(
         certificate, run, confidence=confidence, calibration=calibration, time=time, mode=mode
     )

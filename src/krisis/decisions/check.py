@@ -152,6 +152,9 @@ def check_run(
         raise InvalidValue(
             f"{relative[0]!r} speaks of another run; name it with --against BASELINE"
         )
+    asked = [_parsed(text)[1] for text in gate.require] + [_tolerance(one)[0] for one in relative]
+    asked = [name for name in asked if name not in _COUNTED]
+    run, against = run.also_scored(asked), against and against.also_scored(asked)
     verdicts = [_judged(text, run) for text in gate.require]
     if relative and against is not None:
         names = [_tolerance(text)[0] for text in relative]

@@ -43,7 +43,7 @@ from krisis.execution.recorder import Recorder
 from krisis.execution.stop_when import Watch
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject, JsonValue
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import usual_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import metrics_from_names
@@ -77,7 +77,7 @@ def assemble(
     description = described(suite, None)
     if config.limit is not None:
         description["limit"] = config.limit
-    metrics = chosen or default_benchmark_metrics(suite.task.metrics)
+    metrics = chosen or usual_metrics(suite.task.metrics)
     return Assembled(suite, backend, metrics, records, description)
 
 

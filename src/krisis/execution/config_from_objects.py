@@ -25,7 +25,7 @@ from krisis.execution.options import Batching, Execution, asking_of
 from krisis.execution.recorder import Recorder, RunSettings
 from krisis.execution.session import Job
 from krisis.json_values import JsonObject, JsonValue
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import usual_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metric_from_name
 
@@ -123,7 +123,7 @@ def _model_settings(backend: BaseBackend) -> JsonObject:
 
 
 def _metric_names(metrics: Sequence[BaseMetric], also: Sequence[str]) -> list[str]:
-    usual = default_benchmark_metrics(also)
+    usual = usual_metrics(also)
     if [one.identifier for one in metrics] == [one.identifier for one in usual]:
         return []
     names = []

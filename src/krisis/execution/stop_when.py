@@ -21,7 +21,7 @@ from krisis.errors import InvalidValue
 from krisis.execution.batches import Case
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonMapping, JsonObject
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import default_classification_metrics, usual_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Share
 from krisis.metrics.scoring import metric_from_name
@@ -206,7 +206,8 @@ def _share_metric(question: Question, cases: Sequence[Case], answers: Answers) -
 
     metric = metric_from_name(question.metric)
     if not fits(metric):
-        usable = ", ".join(one.key for one in default_benchmark_metrics() if fits(one))
+        known = [*usual_metrics(), *default_classification_metrics()]
+        usable = ", ".join(one.key for one in known if fits(one))
         what = "the same rows in both runs" if question.kind == "better" else "these rows"
         raise InvalidValue(
             f"{question.text!r}: {question.metric} is not a share of {what}; a run can be stopped "

@@ -111,21 +111,34 @@ __all__ = [
     "optimal_curve",
     "risk_coverage_curve",
     "score_all",
+    "usual_metrics",
 ]
 
 
-def default_benchmark_metrics(also: Sequence[str] = ()) -> list[BaseMetric]:
-    """Return the stack that a benchmark scores when none is named, ``also`` first."""
-    named = [metric_from_name(name) for name in also]
-    no_answer = NoAnswerRate()
-    no_answer.omit_zero = True  # most models always reply with an allowed answer
-    usual = [
+def default_benchmark_metrics() -> list[BaseMetric]:
+    """Return the eight metrics of every run: accuracy, calibration, then abstention and deferral.
+
+    >>> len(default_benchmark_metrics())
+    8
+    """
+    return [
         *default_accuracy_metrics(),
         *default_calibration_metrics(),
         *default_abstention_metrics(),
-        no_answer,
-        *default_selective_metrics(),
-        *default_classification_metrics(),
     ]
+
+
+def usual_metrics(of_task: Sequence[str] = ()) -> list[BaseMetric]:
+    """Return what is scored when no metric is named: those of the task, then the eight.
+
+    The No-Answer Rate is among them and left out of the scores where it is 0.
+
+    >>> [metric.key for metric in usual_metrics(["decision_cost"])][:2]
+    ['decision_cost', 'accuracy']
+    """
+    named = [metric_from_name(name) for name in of_task]
+    no_answer = NoAnswerRate()
+    no_answer.omit_zero = True  # most models always reply with an allowed answer
     taken = {metric.label for metric in named}
+    usual = [*default_benchmark_metrics(), no_answer]
     return [*named, *(metric for metric in usual if metric.label not in taken)]

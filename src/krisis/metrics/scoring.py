@@ -14,6 +14,7 @@ from krisis.metrics.base import (
     EvaluationResult,
     MetricScore,
     MetricScores,
+    key_of,
     table_of,
 )
 from krisis.metrics.forms import Form, Uncertainty, Undefined
@@ -61,13 +62,16 @@ def metrics_from_names(names: Iterable[str]) -> list[BaseMetric]:
 def registered_metrics(names: JsonValue) -> list[BaseMetric]:
     """Return the metrics among names that were read from a file; those not registered are left out.
 
-    >>> [metric.key for metric in registered_metrics(["accuracy", "payload.py:X", 7])]
-    ['accuracy']
+    A metric may be named by its label.
+
+    >>> [metric.key for metric in registered_metrics(["aurc", "Brier Score", "payload.py:X", 7])]
+    ['aurc', 'brier_score']
     """
     known = {*registry.table("metrics"), *registry.table("bundles")}
     listed = names if isinstance(names, list) else []
-    texts = [name for name in listed if isinstance(name, str) and name.partition("[")[0] in known]
-    return metrics_from_names(texts)
+    texts = [name for name in listed if isinstance(name, str)]
+    keys = [name if name.partition("[")[0] in known else key_of(name) for name in texts]
+    return metrics_from_names(key for key in keys if key.partition("[")[0] in known)
 
 
 def _read(name: str) -> tuple[str, JsonObject]:

@@ -521,6 +521,8 @@ def _worst(result: BenchmarkResult, ids: ShownIds) -> list[Section]:
 
 def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> list[Section]:
     """Return the scores, of each kind of patients apart: together they are a result for neither."""
+    result = result.also_scored(DISEASE_KEYS)
+    against = {name: run.also_scored(DISEASE_KEYS) for name, run in against.items()}
     task = result.provenance.task_facts
     if not result.scores_by_source:
         known = {

@@ -1,4 +1,4 @@
-"""The files and folders that commands leave behind: what a path is, and which commands take it."""
+"""The files and folders that commands leave behind: what a path is, and what it is for."""
 
 from __future__ import annotations
 
@@ -12,64 +12,46 @@ from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, read_object
 from krisis.runs.schema import SUFFIX
 
-_SCORES = ("show", "report", "compare", "figure", "sheet")
-_ROWS = (
-    *("selective", "calibrate", "certify", "verify", "monitor", "decide", "audit"),
-    *("check", "plan", "export"),
-    *_SCORES,
-)
-# More commands than this are not listed in a sentence.
-_FEW = 7
-
 
 class Artefact(NamedTuple):
-    """A kind of file or folder: in words, who takes it as a run, what else it is for.
-
-    ``use`` is said where a command refuses it.
-    """
+    """A kind of file or folder, in words; ``use`` is what else it is for, where one refuses it."""
 
     words: str
-    taken_by: tuple[str, ...] = ()
     use: str = ""
 
 
 ARTEFACTS: dict[str, Artefact] = {
-    "run": Artefact(
-        "a run",
-        (*_ROWS, "doctor", "resume", "batches", "view"),
+    "run": Artefact("a run"),
+    "saved result": Artefact("a saved result"),
+    "metrics file": Artefact(
+        "a metrics file, which holds scores but no rows", "it can be shown, compared and drawn"
     ),
-    "saved result": Artefact("a saved result", _ROWS),
-    "metrics file": Artefact("a metrics file, which holds scores but no rows", _SCORES),
-    "run file": Artefact("a run file", _ROWS),
-    "Parquet rows": Artefact("a table of rows in Parquet", _ROWS),
+    "run file": Artefact("a run file"),
+    "Parquet rows": Artefact("a table of rows in Parquet"),
     "grid folder": Artefact(
-        "the folder of a grid; name one of its runs",
-        ("compare", "resume", "view"),
+        "the folder of a grid; name one of its runs", "it can be compared, resumed and viewed"
     ),
-    "folder of runs": Artefact("a folder of runs, not one of them", ("compare", "view")),
-    "selective output": Artefact("the output of krisis selective", (), "no command takes it"),
+    "folder of runs": Artefact(
+        "a folder of runs, not one of them", "it can be compared and viewed"
+    ),
+    "selective output": Artefact("the output of krisis selective", "no command takes it"),
     "calibrator": Artefact(
         "a calibrator",
-        (),
         "it is given as --calibration to krisis selective, certify, decide, audit and report",
     ),
     "certificate": Artefact(
         "a certificate",
-        (),
         "krisis verify and monitor take it; it is given as --certificate to krisis report",
     ),
     "old run": Artefact(
         "a run of the format before this one, which this krisis does not read",
-        (),
         "use the krisis that wrote it or run again",
     ),
-    "plan": Artefact("the plan of a grid", (), "it is given as --config to krisis run"),
+    "plan": Artefact("the plan of a grid", "it is given as --config to krisis run"),
     "table": Artefact(
-        "a table",
-        (),
-        "of patients, krisis init takes it; of predictions, krisis import",
+        "a table", "of patients, krisis init takes it; of predictions, krisis import"
     ),
-    "suite": Artefact("a YAML file", (), "if it is a suite, krisis run takes it"),
+    "suite": Artefact("a YAML file", "if it is a suite, krisis run takes it"),
 }
 _KINDS = {
     "krisis.result": "saved result",
@@ -125,12 +107,8 @@ def refused(path: Path, wanted: str = "a run or a saved result") -> InvalidFile 
     kind = kind_of(path)
     if not kind:
         return None
-    found = ARTEFACTS[kind]
-    use = found.use
-    if not use and len(found.taken_by) <= _FEW:
-        *others, last = found.taken_by
-        use = f"krisis {', '.join(others)} and {last} take it"
-    return InvalidFile("; ".join(filter(None, (f"{path} is {found.words}", use, f"give {wanted}"))))
+    words, use = ARTEFACTS[kind]
+    return InvalidFile("; ".join(filter(None, (f"{path} is {words}", use, f"give {wanted}"))))
 
 
 def _such_as(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from krisis.metrics.explanations import explained
 from krisis.metrics.forms import Undefined
 from krisis.metrics.labels import Answers
 from krisis.metrics.risk_coverage import RiskCoverageCurve
-from krisis.metrics.scoring import score_all
+from krisis.metrics.scoring import registered_metrics, score_all
 from krisis.metrics.selective_prediction import AURC
 from krisis.metrics.table import Loss
 from krisis.results.account import (
@@ -42,6 +42,7 @@ from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
 from krisis.results.stops import StopCause
 from krisis.results.suite_facts import SuiteFacts
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import common_level
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,6 +139,20 @@ class BenchmarkResult(RunFacts, Documented):
             facts=self,
         )
         again.scores_by_source = scores_by_source(metrics, rows, options)
+        return again
+
+    def also_scored(self, names: Iterable[str]) -> BenchmarkResult:
+        """Return the run with the scores of further registered metrics, where it has rows."""
+        lacking = registered_metrics([name for name in names if name not in self.metric_scores])
+        if not lacking or not self.rows:
+            return self
+        level = common_level(score.interval for score in self.metric_scores.values())
+        again = self.scored(lacking, BootstrapOptions(level=level))
+        again.metric_scores = MetricScores({**self.metric_scores, **again.metric_scores})
+        again.scores_by_source = {
+            source: MetricScores({**self.scores_by_source.get(source, {}), **scores})
+            for source, scores in again.scores_by_source.items()
+        }
         return again
 
     def to_dict(self, *, include_results: bool = True) -> JsonObject:

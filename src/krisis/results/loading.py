@@ -10,7 +10,7 @@ from pathlib import Path
 
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, read_object
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import registered_metrics
 from krisis.results.artefacts import kind_of, kind_of_content, refused
@@ -111,7 +111,7 @@ def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
     """
     chosen = registered_metrics(result.provenance.config.get("metrics"))
     task = result.provenance.task_facts
-    return chosen or default_benchmark_metrics(task.metrics if task else ())
+    return chosen or usual_metrics(task.metrics if task else ())
 
 
 def load_results(runs: Sequence[Path | BenchmarkResult]) -> dict[str, BenchmarkResult]:

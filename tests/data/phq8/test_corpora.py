@@ -469,7 +469,7 @@ def test_a_broken_corpus_gets_one_report_with_every_fault(tmp_path: Path, name: 
     files = daic_woz()
     change(files)
     folder = write(tmp_path, files)
-    result = CliRunner().invoke(app, ["check-interviews", str(folder), "--json"])
+    result = CliRunner().invoke(app, ["check-interviews", str(folder), "--format", "json"])
     assert result.exit_code == 2
     report = json.loads(result.stdout)
     faults = [one for one in report["findings"] if one["kind"] == "fault"]
@@ -495,7 +495,7 @@ def test_no_word_that_was_said_is_in_the_report(tmp_path: Path) -> None:
     files = daic_woz()
     files[T310] = woz_transcript("310") + "30\t31\n"
     folder = write(tmp_path, files)
-    for arguments in ([], ["--json"]):
+    for arguments in ([], ["--format", "json"]):
         told = CliRunner().invoke(app, ["check-interviews", str(folder), *arguments]).output
         for word in ("sleep it", "okay i guess", "laughter", "wake up"):
             assert word not in told

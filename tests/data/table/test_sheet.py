@@ -167,7 +167,7 @@ def test_the_command_prints_the_sheet_its_json_and_the_first_prompt(tmp_path):
     for words in ("rows       9", "missing    x: 1 (11.1%)", "no_x: 1 (25.0%)", "site: a: 2, b: 2",
                   "y: 1 outside 0 to 50", "leaks      none found", "Is it so?"):  # fmt: skip
         assert words in done.output
-    read = json.loads(CliRunner().invoke(app, ["check", str(file), "--json"]).output)
+    read = json.loads(CliRunner().invoke(app, ["check", str(file), "--format", "json"]).output)
     assert read["tasks"] == sheet_of(file)["tasks"]
     assert "Findings:" in read["first_prompt"]["main"]
     assert len(done.output.splitlines()) < 60

@@ -43,6 +43,8 @@ class Fitted(BaseBackend):
 
     name = "fitted"
     packages = ("scikit-learn", "numpy")
+    extra = "baselines"
+    sdk = "sklearn"
     fills_gaps = True
     averages_folds = True
 

@@ -15,6 +15,7 @@ from krisis.data.phq8.corpus import Corpus, LabelledInterview, read_corpus, writ
 from krisis.data.phq8.findings import Kind
 from krisis.data.phq8.interviews import Cohort, draw_cohort, draw_splits, write_interview
 from krisis.data.phq8.items import ITEM_KEYS, N_SCORES
+from krisis.display import TextOrJson
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 
@@ -54,7 +55,9 @@ def check(
         metavar="PATH",
         help="The labels file of a directory, or the folder of several.",
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of text."),
+    output_format: TextOrJson = typer.Option(
+        TextOrJson.TABLE, "--format", help="table (to read) or json."
+    ),
 ) -> None:
     """Read interviews as the phq8 suite would and report all that is wrong in one go.
 
@@ -66,7 +69,7 @@ def check(
     """
     corpus = read_corpus(path, labels)
     faults = corpus.findings.of_kind("fault")
-    if as_json:
+    if output_format is TextOrJson.JSON:
         typer.echo(json.dumps(_report(corpus), indent=2))
     else:
         typer.echo(_text(corpus))

@@ -20,7 +20,7 @@ from krisis.execution.imported.lm_eval import read_samples
 from krisis.execution.imported.prediction_table import COLUMNS, read_frame, read_table
 from krisis.execution.imported.row_import import Taken, take_all
 from krisis.execution.recorder import Opening, Recorder, RunSettings
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import score_all
@@ -198,7 +198,7 @@ def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
             stop=stop,
             agreement=agreement,
         )
-        metrics = default_benchmark_metrics(read.task.metrics)
+        metrics = usual_metrics(read.task.metrics)
         scores = score_all(metrics, rows, intervals=BootstrapOptions())
         result = BenchmarkResult(
             rows, scores, opening.suite_description, opening.backend_name, facts=facts
@@ -230,7 +230,7 @@ def result_of(
         agreement=agreement,
     )
     found = BenchmarkResult(rows, {}, opening.suite_description, opening.backend_name, facts=facts)
-    return found.scored(metrics or default_benchmark_metrics(read.task.metrics), options)
+    return found.scored(metrics or usual_metrics(read.task.metrics), options)
 
 
 def _opening(read: ReadFile, rows: Rows, repeats: int) -> Opening:

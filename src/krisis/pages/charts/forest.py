@@ -87,6 +87,7 @@ def forest(
     People whose answers the first run keeps as baselines have lines without intervals; other
     baselines are grey ticks.
     """
+    runs = {name: run.also_scored(metrics) for name, run in runs.items()}
     people, baselines = _baselines(runs)
     marks = series([*runs, *people])
     offered = columns_of(runs.values(), metrics)

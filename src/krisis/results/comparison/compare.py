@@ -9,11 +9,11 @@ from itertools import combinations
 
 from krisis import registry
 from krisis.errors import InvalidValue, UnknownName, UserError
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric, MetricScore, MetricScores
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.paired import Exchanges, PairedDifference, TableForm, paired_differences
-from krisis.metrics.scoring import score_all, undefined_form
+from krisis.metrics.scoring import registered_metrics, score_all, undefined_form
 from krisis.metrics.table import Table
 from krisis.results.comparison.base import CompareOptions, Comparison, MetricDelta, Pair
 from krisis.results.comparison.matching import (
@@ -51,10 +51,9 @@ def _metrics(
     stored: Mapping[str, MetricScores], options: CompareOptions
 ) -> tuple[list[BaseMetric], dict[str, str]]:
     """Return the metrics to compare by, with their stored parameters, and why others are out."""
-    first, *others = stored.values()
-    if not any(stored.values()):
-        scores = MetricScores((one.label, _unscored(one)) for one in default_benchmark_metrics())
-        first, others = scores, []
+    named = [one for one in (*options.metrics, options.primary) if isinstance(one, str)]
+    asked = [*([] if any(stored.values()) else usual_metrics()), *registered_metrics(named)]
+    first, *others = (_with_asked(scores, asked) for scores in stored.values())
     metrics: list[BaseMetric] = []
     left_out: dict[str, str] = {}
     for wanted in options.metrics or _unasked(first, options.primary):
@@ -76,6 +75,12 @@ def _metrics(
         reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
         raise InvalidValue(f"the runs have no metric in common ({reasons})")
     return metrics, left_out
+
+
+def _with_asked(scores: MetricScores, asked: Sequence[BaseMetric]) -> MetricScores:
+    """Return the scores with a place for every metric that was asked for and is not among them."""
+    lacking = {one.label: _unscored(one) for one in asked if one.identifier not in scores}
+    return MetricScores({**scores, **lacking})
 
 
 def _unasked(scores: MetricScores, primary: str | None = None) -> list[str]:
