@@ -16,7 +16,6 @@ from krisis.errors import InvalidValue, ThirdPartyWarning, UserError
 from krisis.execution.assembly import Assembled, described, readable_by, third_party_notice
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.config import RunConfig
-from krisis.execution.config_from_objects import settings_of
 from krisis.execution.engine import response_row
 from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.session import Job, Session
@@ -100,8 +99,6 @@ class Benchmark:
         # Baselines come first: should they fail, no call has been paid for yet.
         baselines = await self._aside(lambda: self._prepared(job))
         recorder = self.execution.recorder
-        if recorder is not None and recorder.needs_config():
-            recorder.describe(settings_of(job, self.metrics, self.execution, recorder))
         session = Session(job, self.execution, stop)
         try:
             settled, facts = await session.run()

@@ -37,7 +37,7 @@ from krisis.execution.batches import (
     with_distinct_ids,
 )
 from krisis.execution.engine import StoragePolicy
-from krisis.execution.recorder import Opening, Recorder, RunSettings
+from krisis.execution.recorder import Opening, Recorder
 from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
@@ -118,8 +118,6 @@ class ReaderRun:
         )
         known = _run_of(identity, out)
         self._recorder = Recorder(out) if known is None else Recorder.resume(known)
-        if known is None:
-            self._recorder.describe(RunSettings(missing="a person reads it: use krisis read"))
         self._description = opening.suite_description
         earlier = self._recorder.begin(opening)
         self.rows: dict[int, EvaluationResult] = dict(earlier.rows)

@@ -194,21 +194,6 @@ def made(found: Callable[..., Made], options: JsonObject, what: str, option: str
         raise InvalidValue(f"{what} cannot be made: {error}; give arguments as {option}") from error
 
 
-def name_of(kind: Kind, found: type) -> str:
-    """Return the name under which `find` finds a class, or say why it has none."""
-    module, name = found.__module__, found.__qualname__
-    for registered, place in table(kind).items():
-        if place == f"{module}:{name}":
-            return registered
-    if not name.isidentifier():
-        raise InvalidValue(f"{name} is defined inside a function or class")
-    if module == "__main__":
-        raise InvalidValue(f"{name} is defined in the script itself; move it to a module")
-    file = getattr(sys.modules.get(module), "__file__", None)
-    # A module of no package is found by its file, wherever the command line is started.
-    return f"{file}:{name}" if file and "." not in module else f"{module}:{name}"
-
-
 # Top-level modules of users' own code that this process has loaded, with what they were loaded as.
 _OWN_MODULES: dict[str, str] = {}
 

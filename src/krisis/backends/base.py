@@ -134,7 +134,7 @@ class BaseBackend(ABC):
     retry_base_seconds: float = 0.5
     retry_max_seconds: float = 60.0
 
-    # What it was made with, so that a run can be continued from elsewhere; never a key.
+    # What it was made with, so that another process can make it again; never a key.
     made_with: tuple[tuple[object, ...], dict[str, object]] = ((), {})
 
     def __init_subclass__(cls) -> None:

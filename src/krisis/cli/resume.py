@@ -9,8 +9,8 @@ import typer
 from krisis.cli.help import command, new_app
 from krisis.cli.run_command import announce, execute_run, resume_grid, write_run_file
 from krisis.cli.run_options import given_options, with_options
-from krisis.errors import InvalidFile, InvalidValue
-from krisis.execution.config import RESUMABLE, RunConfig, checked_config
+from krisis.errors import InvalidValue
+from krisis.execution.config import RESUMABLE, RunConfig, checked_config, config_of_run
 from krisis.execution.grid import GridFolder
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonObject, JsonValue
@@ -48,21 +48,11 @@ def stored_config(run: Path, options: JsonObject, *, trust: bool) -> RunConfig:
     That of a stranger's run is refused unless it is to be trusted.
     """
     described = read_description(run)
-    if described.imported is not None:
-        raise InvalidFile(
-            f"{run} was imported from {', '.join(described.imported.files)}: krisis has no model "
-            "to ask; go on in the program that made the file and import it again"
-        )
-    if not described.config:
-        raise InvalidFile(
-            f"{run} was started from Python and cannot be made again here: "
-            f"{described.config_missing or 'it holds no configuration'}; continue it there with "
-            f"Recorder.resume({str(run)!r})"
-        )
+    config = config_of_run(run, described)
     if trust:
-        note_own(described.run_id, described.config)
-    require_own(run, described.run_id, described.config, instead=TRUST)
-    return checked_config({**described.config, **given_options(options)}, str(run))
+        note_own(described.run_id, config)
+    require_own(run, described.run_id, config, instead=TRUST)
+    return checked_config({**config, **given_options(options)}, str(run))
 
 
 command(

@@ -180,15 +180,7 @@ class BaseDataSuite(ABC):
     rows_per_patient: int | None = None
     option_words: Mapping[str, str] = MappingProxyType({})
     config: SuiteConfig = SuiteConfig()
-    # What it was made with, so that a run can be continued from elsewhere.
-    made_with: tuple[tuple[object, ...], dict[str, object]] = ((), {})
     _loaded: Records | None = None
-
-    def __new__(cls, *arguments: object, **options: object) -> Self:
-        """Make the suite, and remember with what."""
-        made = super().__new__(cls)
-        made.made_with = (arguments, options)
-        return made
 
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)

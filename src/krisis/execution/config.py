@@ -25,8 +25,7 @@ from krisis.data.perturbation import NONE, Perturbed
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
 from krisis.json_values import JsonObject, JsonValue
-from krisis.runs.load import read_description
-from krisis.runs.trust import OWN_SETTINGS, require_own
+from krisis.runs.description import RunDescription
 
 # Where a cluster is: processes to start here, or the scheduler of Dask.
 _PLACE = re.compile(r"local:[1-9]\d{0,2}|(?:tcp|tls)://[^\s/@:]+:\d{1,5}|tcp://\[[\da-f:]+\]:\d+")
@@ -242,18 +241,20 @@ def _hint(name: str, given: JsonObject) -> str:
     return f"type for instance: krisis run {suite} --model guideline, or --model openai/NAME"
 
 
-def config_of_run(path: Path, *, check: bool) -> JsonObject:
-    """Return the configuration inside a run; with ``check`` a stranger's is refused."""
-    described = read_description(path)
-    if described.imported:
-        raise InvalidFile(f"{path} is an imported run: krisis asked no model for it")
-    if not described.config:
+def config_of_run(path: Path, described: RunDescription) -> JsonObject:
+    """Return the configuration that makes a run again, or say how to go on where there is none."""
+    if described.imported is not None:
         raise InvalidFile(
-            f"{path} was started from Python and holds no configuration: "
-            f"{described.config_missing or 'none was given'}"
+            f"{path} was imported from {', '.join(described.imported.files)}: krisis has no model "
+            "to ask; go on in the program that made the file and import it again"
         )
-    if check:
-        require_own(path, described.run_id, described.config, instead=OWN_SETTINGS.format(path))
+    if described.is_reading:
+        raise InvalidFile(f"{path} is read by a person; continue it with krisis read")
+    if "suite" not in described.config:
+        raise InvalidFile(
+            f"{path} was made from Python objects; continue it from Python: Benchmark(suite, "
+            f"backend, execution=Execution(recorder=Recorder.resume({str(path)!r}))).run()"
+        )
     return dict(described.config)
 
 

@@ -29,7 +29,7 @@ from krisis.json_values import JsonObject, JsonValue, read_object, write_text
 from krisis.runs.load import list_runs, read_description
 from krisis.runs.places import is_run_file, refuse_links
 from krisis.runs.read import open_run
-from krisis.runs.trust import OWN_PLAN, TRUST, note_own, require_own
+from krisis.runs.trust import OWN_PLAN, OWN_SETTINGS, TRUST, note_own, require_own
 from krisis.yaml_values import read_mapping
 
 # The lists of a plan and the option of a run that each of their entries is.
@@ -90,7 +90,12 @@ def read_settings(path: Path, *, check: bool = True) -> JsonObject:
     With ``check`` the settings of a stranger's run or grid are refused.
     """
     if is_run_file(path):
-        return config_of_run(path, check=check)
+        described = read_description(path)
+        config = config_of_run(path, described)
+        if check:
+            instead = OWN_SETTINGS.format(path)
+            require_own(path, described.run_id, config, instead=instead)
+        return config
     if path.is_dir():
         raise InvalidFile(f"{path} is a folder; to finish what it holds: krisis resume {path}")
     content = read_mapping(path, "options such as `suite: ckd`", option="--config")

@@ -47,14 +47,6 @@ class PriorSessions:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSettings:
-    """The configuration that makes a run again, or why there is none."""
-
-    config: JsonMapping = field(default_factory=dict)
-    missing: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Opening:
     """What a recorder needs to know when a run begins."""
 
@@ -69,6 +61,8 @@ class Opening:
     imported: Imported | None = None
     asking: AskingFacts | None = None
     price: Mapping[str, float] = field(default_factory=dict)
+    # Kept of a run that was made from Python objects, which has no configuration.
+    objects: JsonObject = field(default_factory=dict)
 
 
 class Recorder:
@@ -91,7 +85,6 @@ class Recorder:
     ) -> None:
         self.out = Path(out)
         self._config = dict(config or {})
-        self._config_missing = ""
         self.store_features = store_features
         self._resume_newest = resume_newest
         self.announce = announce or (lambda text: None)
@@ -114,14 +107,6 @@ class Recorder:
         recorder._resumed = Path(run)
         recorder._retry_failed = retry_failed
         return recorder
-
-    def needs_config(self) -> bool:
-        """Say whether a new run would be recorded without its configuration."""
-        return not self._config and self._resumed is None
-
-    def describe(self, settings: RunSettings) -> None:
-        """Take the configuration that makes a run again, or why there is none."""
-        self._config, self._config_missing = dict(settings.config), settings.missing
 
     def begin(self, opening: Opening) -> PriorSessions:
         """Open the file, refuse another run's, and return what is already there."""
@@ -236,8 +221,7 @@ class Recorder:
             identity=opening.identity,
             task=opening.task,
             suite_description=plain(opening.suite_description),
-            config=plain(self._config),
-            config_missing=self._config_missing,
+            config=plain(self._config) or opening.objects,
             versions=versions(),
             git_commit=git_commit(),
             stores_features=stores_features,

@@ -242,6 +242,7 @@ class Session:
         if recorder is None:
             return PriorSessions()
         job = self._job
+        cache = self._execution.cache
         opening = Opening(
             self._identity(),
             self._task,
@@ -253,6 +254,7 @@ class Session:
             may_store_features=job.suite.stores_text,
             asking=asking_facts(job.backend),
             price=self._price.stated if self._price else {},
+            objects={} if cache is None else {"cache_path": str(cache.path)},
         )
         return recorder.begin(opening)
 

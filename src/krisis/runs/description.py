@@ -53,7 +53,6 @@ class RunDescription(BaseModel):
     task: TaskFacts | None = None
     suite_description: JsonObject
     config: JsonObject = {}
-    config_missing: str = ""  # why the command line cannot make the run again
     versions: dict[str, str] = {}
     git_commit: str | None = None
     stores_features: bool = False

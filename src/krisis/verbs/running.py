@@ -49,7 +49,7 @@ def run(
     }
     config = checked_config({"display": "none", **named, **settings}, "krisis.run")
     parts = assemble(config, own_suite, own_backend)
-    # A run that is kept stores its settings; objects are described by the benchmark itself.
+    # A run that is kept stores its settings; of objects, only Python can go on with it.
     stored = None if own_suite or own_backend else config.model_dump(mode="json")
     recorder = Recorder(out or config.out, config=stored, store_features=config.store_features)
     execution = execution_of(config, recorder, Stop())

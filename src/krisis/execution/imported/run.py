@@ -19,7 +19,7 @@ from krisis.execution.imported.inspect_log import read_inspect_log
 from krisis.execution.imported.lm_eval import read_samples
 from krisis.execution.imported.prediction_table import COLUMNS, read_frame, read_table
 from krisis.execution.imported.row_import import Taken, take_all
-from krisis.execution.recorder import Opening, Recorder, RunSettings
+from krisis.execution.recorder import Opening, Recorder
 from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.labels import Answers
@@ -184,7 +184,6 @@ def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
     rows, repeats, agreement = _rows(read)
     opening, stop = _opening(read, rows, repeats), read.reading.stop
     recorder = Recorder(out)
-    recorder.describe(RunSettings(missing=f"it was imported from {read.path.name}"))
     try:
         recorder.begin(opening)
         recorder.append(_places(rows), rows, CallTotals())
