@@ -30,7 +30,7 @@ from krisis.errors import (
 )
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import RunConfig, checked_config
-from krisis.json_values import JsonObject, JsonValue, dumps, plain
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps, plain
 from krisis.metrics.base import BaseMetric
 from krisis.pages.document import Content, Document, Facts, Section, Sentences
 from krisis.pages.numbers import count
@@ -286,10 +286,10 @@ def _records(suite: BaseDataSuite) -> Pairs:
         yield "terms", terms
 
 
-def _size(suite: BaseDataSuite, described: Mapping[str, JsonValue]) -> str:
-    n_records, task = described.get("n_records"), suite.task
+def _size(suite: BaseDataSuite, described: JsonMapping) -> str:
+    n_records, task = int(described["n_records"]), suite.task
     text = _counted(n_records, task.unit)
-    if isinstance(n_records, int) and n_records <= _MOST_COUNTED:
+    if n_records <= _MOST_COUNTED:
         patients = {one.cluster_id or position for position, one in enumerate(suite.records())}
         text += f" of {_counted(len(patients), task.person)}"
     if (n_to_defer := described.get("n_should_abstain")) is not None:
@@ -301,11 +301,11 @@ def _counted(number: int, thing: str) -> str:
     return f"{count(number)} {thing}{'' if number == 1 else 's'}"
 
 
-def _source(described: Mapping[str, JsonValue]) -> Pairs:
+def _source(described: JsonMapping) -> Pairs:
     """Return source, licence and hash of the data, wherever a suite states them."""
     stated = described.get("provenance")
     is_listed = isinstance(stated, list) and stated and isinstance(stated[0], Mapping)
-    first: Mapping[str, JsonValue] = stated[0] if is_listed else {}
+    first: JsonMapping = stated[0] if is_listed else {}
     known = {
         "source": first.get("source") or (stated if isinstance(stated, str) else None),
         "licence": first.get("licence") or described.get("licence"),
