@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from krisis.api.running import run
+    from krisis.api.scoring import compare, load, score
     from krisis.backends.base import BackendResponse, BaseBackend
     from krisis.benchmark import Benchmark
     from krisis.data.base import BaseDataSuite, FeatureSet, PatientRecord, SuiteConfig, Task
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from krisis.verbs.drawing import figure, report
     from krisis.verbs.forgetting import forget
     from krisis.verbs.planning import plan
-    from krisis.verbs.running import run
-    from krisis.verbs.scoring import compare, load, score
 
 __version__ = "0.1.0"
 
@@ -40,16 +40,16 @@ _HOMES = {
     "audit": "krisis.verbs.deciding",
     "certify": "krisis.verbs.deciding",
     "check": "krisis.verbs.deciding",
-    "compare": "krisis.verbs.scoring",
+    "compare": "krisis.api.scoring",
     "decide": "krisis.verbs.costing",
     "figure": "krisis.verbs.drawing",
     "forget": "krisis.verbs.forgetting",
-    "load": "krisis.verbs.scoring",
+    "load": "krisis.api.scoring",
     "monitor": "krisis.verbs.deciding",
     "plan": "krisis.verbs.planning",
     "report": "krisis.verbs.drawing",
-    "run": "krisis.verbs.running",
-    "score": "krisis.verbs.scoring",
+    "run": "krisis.api.running",
+    "score": "krisis.api.scoring",
     "selective": "krisis.verbs.deciding",
     "verify": "krisis.verbs.deciding",
 }

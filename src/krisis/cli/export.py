@@ -7,6 +7,7 @@ from typing import Literal
 
 import typer
 
+from krisis.api.given import certificate_of
 from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
 from krisis.cli.run_file import tell_ties, write_beside
@@ -34,7 +35,6 @@ from krisis.runs.places import copy_warning, is_run_file
 from krisis.runs.read import open_run
 from krisis.runs.review import read_reviews
 from krisis.runs.schema import SUFFIX
-from krisis.verbs.deciding import certificate_of
 
 app = new_app()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from krisis.api.scoring import load
 from krisis.cli.console import print_document
 from krisis.cli.help import command, new_app
 from krisis.cli.serving import serve
@@ -15,7 +16,6 @@ from krisis.execution.assembly import suite_of
 from krisis.execution.config import RunConfig
 from krisis.json_values import JsonObject
 from krisis.reading import ReadingDesk
-from krisis.verbs.scoring import load
 from krisis.viewer.reading import create_reading_app
 
 app = new_app()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from krisis.api import scoring as verbs
 from krisis.cli.formats import Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.json_values import dumps, write_text
@@ -14,7 +15,6 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.loading import with_rows
 from krisis.results.report import format_metrics_json_report
 from krisis.runs.places import copy_warning
-from krisis.verbs import scoring as verbs
 
 app = new_app()
 

@@ -1,5 +1,1 @@
-"""The verbs of krisis: what the command line does, as functions with typed results.
-
-They are imported from the package itself (``krisis.score``); each module here holds those that
-need the same parts of krisis, so that a verb loads no more than it uses.
-"""
+"""Ideas that build on the core, each in a folder of its own: function, page, chart, command."""

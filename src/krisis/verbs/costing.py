@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from krisis.api.given import AnyCertificate, AnyCosts, AnyRun, calibrator_of, certificate_of
 from krisis.confidence.calibrators import Calibrator
 from krisis.decisions.costs import CostTable, Team, costs_of_run, team_from
 from krisis.decisions.decide import DecideOptions, Decision, decide_run
@@ -21,13 +22,6 @@ from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result
 from krisis.results.run_items import items_of, items_of_result
-from krisis.verbs.deciding import (
-    AnyCertificate,
-    AnyCosts,
-    AnyRun,
-    calibrator_of,
-    certificate_of,
-)
 
 AnyDecision: TypeAlias = Decision | DecisionCurve | ReaderDecision
 

@@ -6,10 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
+from krisis.api.given import (
+    AnyCalibrator,
+    AnyCertificate,
+    AnyCosts,
+    AnyRun,
+    calibrator_of,
+    certificate_of,
+    costs_of,
+    from_rows,
+    listed_names,
+    run_file_of,
+)
 from krisis.confidence.artifact import Selective, artifact_of
-from krisis.confidence.calibrators import Calibrator, calibrator_from
+from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.evaluation import (
     DEFAULT_GRID,
     SelectiveOptions,
@@ -19,9 +31,8 @@ from krisis.confidence.evaluation import (
 from krisis.confidence.variants import available_variants, confidence_of
 from krisis.decisions.audit import Audit
 from krisis.decisions.audit_groups import GroupOptions, audit_groups
-from krisis.decisions.certify import Certificate, CertifyOptions, certificate_from, certify_run
+from krisis.decisions.certify import Certificate, CertifyOptions, certify_run
 from krisis.decisions.check import Check, Gate, check_run
-from krisis.decisions.costs import CostTable, read_costs
 from krisis.decisions.monitor import Monitoring, monitor_runs
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK, METHODS
@@ -29,21 +40,14 @@ from krisis.decisions.stability import stability_of_saved
 from krisis.decisions.threshold_in_force import RiskBound
 from krisis.decisions.verify import Verification, verify_run
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import read_object
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import LOSSES, FloatArray
 from krisis.metrics.totals import totals_report
 from krisis.results.base import BenchmarkResult
-from krisis.results.loading import load_result, scored_from_rows, with_rows
 from krisis.results.run_items import items_of
 from krisis.runs.ledger import CERTIFICATE, CHECK, certificate_sentence, note_decision
 from krisis.statistics.bootstrap import BootstrapOptions, Progress
 from krisis.statistics.intervals import REPLICATE_METHODS
-
-AnyRun: TypeAlias = str | Path | BenchmarkResult
-AnyCalibrator: TypeAlias = str | Path | Calibrator | None
-AnyCosts: TypeAlias = str | Path | CostTable | None
-AnyCertificate: TypeAlias = str | Path | Certificate | None
 
 
 def selective(
@@ -166,25 +170,6 @@ def _confidences(
     return values, absent
 
 
-def calibrator_of(given: AnyCalibrator) -> Calibrator | None:
-    """Return a calibrator that is given as such or by the path of its artifact."""
-    if given is None or isinstance(given, Calibrator):
-        return given
-    return calibrator_from(read_object(Path(given)), place=Path(given))
-
-
-def certificate_of(given: AnyCertificate) -> Certificate | None:
-    """Return a certificate that is given as such or by the path of its file."""
-    if given is None or isinstance(given, Certificate):
-        return given
-    return certificate_from(read_object(Path(given)), place=Path(given))
-
-
-def costs_of(given: AnyCosts) -> CostTable | None:
-    """Return a cost table that is given as such or by the path of its file."""
-    return given if given is None or isinstance(given, CostTable) else read_costs(Path(given))
-
-
 def certify(
     run: AnyRun,
     *,
@@ -238,21 +223,15 @@ def certify(
         risk=risk,
         delta=delta,
         method=method,  # type: ignore[arg-type] # checked there
-        by=_listed(by),
+        by=listed_names(by),
         score=score,
     )
     return _noted(certify_run(items_of(run, mode), options), run)
 
 
-def _run_file(run: AnyRun) -> Path | None:
-    """Return the file in whose ledger a question about a run is noted, where there is one."""
-    place = run.provenance.run_file if isinstance(run, BenchmarkResult) else run
-    return None if place is None else Path(place)
-
-
 def _noted(certificate: Certificate, run: AnyRun) -> Certificate:
     """Note the request in the ledger of the run; the certificate says how many there were."""
-    path = _run_file(run)
+    path = run_file_of(run)
     if path is None:
         return certificate
     question = {
@@ -412,7 +391,7 @@ def audit(
         confidence=confidence, calibrator=calibrator_of(calibration), loss=loss, seed=seed
     )
     options = GroupOptions(
-        by=_listed(by),
+        by=listed_names(by),
         threshold=threshold,
         coverage=coverage,
         bound=RiskBound(risk=risk, delta=delta),
@@ -421,11 +400,6 @@ def audit(
     )
     groups = audit_groups(items_of(run, mode), options)
     return Audit(groups, stability_of_saved(run, against, seed=seed))
-
-
-def _listed(names: str | Sequence[str]) -> list[str]:
-    parts = names.split(",") if isinstance(names, str) else names
-    return [part.strip() for part in parts if part.strip()]
 
 
 def check(
@@ -471,22 +445,15 @@ def check(
     verdicts = check_run(
         from_rows(run), gate, against=baseline, max_not_evaluated=max_not_evaluated
     )
-    path = _run_file(run)
+    path = run_file_of(run)
     found = Check(tuple(verdicts), run="" if path is None else path.resolve().name)
     return found if path is None else _noted_check(found, path, gate, against)
 
 
 def _noted_check(found: Check, path: Path, gate: Gate, against: AnyRun | None) -> Check:
     """Note the check in the ledger of the run; it then says how many different ones there were."""
-    other = None if against is None else _run_file(against)
+    other = None if against is None else run_file_of(against)
     question = {**asdict(gate), "against": None if other is None else other.name}
     answer = {0: "passed", 1: "failed"}.get(found.exit_code, "not judged")
     noted = note_decision(path, kind=CHECK, question=question, answer=answer)
     return replace(found, n_checks=len(noted.questions))
-
-
-def from_rows(run: AnyRun) -> BenchmarkResult:
-    """Return a run whose rows were scored here and now: a gate believes no stored score."""
-    if isinstance(run, BenchmarkResult):
-        return scored_from_rows(with_rows(run, Path("the result")))
-    return scored_from_rows(with_rows(load_result(Path(run)), Path(run)))

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from krisis.api.given import AnyCalibrator, AnyCertificate, AnyRun, calibrator_of, certificate_of
+from krisis.api.scoring import load, results_of
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
@@ -37,14 +39,6 @@ from krisis.results.ids import ShownIds
 from krisis.results.loading import reproduce_command
 from krisis.results.run_items import items_of
 from krisis.verbs.costing import baselines_of
-from krisis.verbs.deciding import (
-    AnyCalibrator,
-    AnyCertificate,
-    AnyRun,
-    calibrator_of,
-    certificate_of,
-)
-from krisis.verbs.scoring import load, results_of
 
 
 @dataclass(frozen=True)
