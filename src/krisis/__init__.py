@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
     from krisis.results.result import BenchmarkResult
     from krisis.verbs.costing import decide
-    from krisis.verbs.deciding import audit, certify, check, monitor, selective, verify
+    from krisis.verbs.deciding import audit, certify, check, selective, verify
     from krisis.verbs.drawing import figure, report
     from krisis.verbs.forgetting import forget
+    from krisis.verbs.monitor import monitor
     from krisis.verbs.planning import plan
 
 __version__ = "0.1.0"
@@ -45,7 +46,7 @@ _HOMES = {
     "figure": "krisis.verbs.drawing",
     "forget": "krisis.verbs.forgetting",
     "load": "krisis.api.scoring",
-    "monitor": "krisis.verbs.deciding",
+    "monitor": "krisis.verbs.monitor",
     "plan": "krisis.verbs.planning",
     "report": "krisis.verbs.drawing",
     "run": "krisis.api.running",

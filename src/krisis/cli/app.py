@@ -43,7 +43,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "calibrate": ("krisis.cli.calibrate", "Fit a calibrator: from signals to a probability."),
         "certify": ("krisis.cli.certify", "Find a confidence threshold with a bounded risk."),
         "verify": ("krisis.cli.verify", "Check a certificate on new patients."),
-        "monitor": ("krisis.cli.monitor", "Check that a certified risk still holds, over time."),
+        "monitor": (
+            "krisis.verbs.monitor.command",
+            "Check that a certified risk still holds, over time.",
+        ),
         "decide": ("krisis.cli.decide", "Estimate what answering and deferring cost."),
         "audit": ("krisis.cli.audit", "Check performance by subgroup."),
         "check": ("krisis.cli.check", "Check a run against requirements; exit 1 if one fails."),

@@ -13,7 +13,6 @@ from krisis.decisions.audit_groups import GroupAudit
 from krisis.decisions.costs import PER
 from krisis.decisions.decide import Decision, Policy
 from krisis.decisions.decision_curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
-from krisis.decisions.monitor import Monitoring
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonObject
 from krisis.metrics.curve_form import curve_of, optimal_of
@@ -32,7 +31,6 @@ from krisis.pages.charts.spec import (
 )
 from krisis.pages.decide import policy_name
 from krisis.pages.figure import Chart, alt, data, percent_axis, unit_scale
-from krisis.pages.groups import spaced
 from krisis.pages.numbers import Estimate, count, figure, given, level, share
 from krisis.pages.palette import ABSTAINED, CORRECT, GRID, INK, MUTED, REFERENCE, WRONG
 from krisis.pages.style import Mark, Series, Style, series
@@ -43,7 +41,6 @@ from krisis.statistics.intervals import level_name
 Measure = Literal["selective", "generalized"]
 MOST_OVERLAID = 4  # with more, bands hide each other
 _MOST_POINTS = 300
-_MOST_PATIENTS = 400  # of a line of evidence
 _FEW = 40  # points of a line that are drawn one by one
 _BAND = 0.15
 _FIRST_SHARE = 0.05  # of the first few answers the risk jumps: it does not set the scale
@@ -130,12 +127,12 @@ def _points(
         for measure in ("selective", "generalized"):
             interval = getattr(ends, measure) if ends is not None else None
             known = interval is not None and interval.defined
-            row |= {f"{measure}_{end}": getattr(interval, end) if known else None for end in _ENDS}
+            row |= {f"{measure}_{end}": getattr(interval, end) if known else None for end in ENDS}
         found.append(row)
     return found
 
 
-_ENDS = ("low", "high")
+ENDS = ("low", "high")
 
 
 def run_curves(
@@ -176,7 +173,7 @@ def risk_coverage(
     Several measures of risk are drawn one under the other; the title is about the first.
     """
     percent = level_name(one.level for one in curves.values() if one.level is not None)
-    drawn = [_Curves(curves, style, one) for one in measures]
+    drawn = [CurvePanels(curves, style, one) for one in measures]
     overlaid = len(curves) <= MOST_OVERLAID
 
     def draw(width: float) -> Chart:
@@ -273,7 +270,7 @@ def _risk_finding(curves: Sequence[Curve], measure: Measure) -> str:
     return f"Risk at {share(Estimate(coverage))} coverage: {glue.join(said)}"
 
 
-class _Curves:
+class CurvePanels:
     """The curves of runs, overlaid or in panels of their own."""
 
     def __init__(
@@ -419,7 +416,7 @@ def _band(
     return [mark.encode(x=alt.X(f"{x}:Q"), y=alt.Y(f"{low}:Q"), y2=alt.Y2(f"{high}:Q"))]
 
 
-def _lines(
+def drawn_lines(
     lines: Mapping[str, Sequence[JsonObject]],
     marks: Mapping[str, Series],
     style: Style,
@@ -431,7 +428,8 @@ def _lines(
     return [*bands, *(_line(rows, marks[name], style, x, y) for name, rows in lines.items())]
 
 
-def _plot(layers: Sequence[Chart], x: Chart, y: Chart, width: float) -> Chart:
+def plotted(layers: Sequence[Chart], x: Chart, y: Chart, width: float) -> Chart:
+    """Lay drawings over each other on common axes."""
     return alt.layer(*layers).encode(x=x, y=y).properties(width=width, height=width * 0.62)
 
 
@@ -479,7 +477,7 @@ def certified(
     if explored is not None:
         ((name, (sample, _)),) = parts.items()
         chosen += _chosen_point(name, sample, explored, certified=False)
-    drawn = _Curves(curves, style, "selective", bound=risk, chosen=chosen)
+    drawn = CurvePanels(curves, style, "selective", bound=risk, chosen=chosen)
     bound = f"the bound on the risk, {level(risk)}"
     marks = [Mark("series", one, name) for name, one in drawn.marks.items()]
     percent = level_name(one.selective.level for one in band)
@@ -578,7 +576,7 @@ def group_curves(audit: GroupAudit, column: str, style: Style) -> FigureSpec:
             "line that climbs to the left is a group that is answered worse when the model is more "
             "confident. Points with fewer than 20 patients are not drawn."
         ),
-        draw=_Curves(curves, style, "selective", behind=whole).apart,
+        draw=CurvePanels(curves, style, "selective", behind=whole).apart,
         table=[
             {
                 name: row[name]
@@ -632,8 +630,8 @@ def net_benefit(curves: Mapping[str, DecisionCurve], style: Style) -> FigureSpec
 
     def draw(width: float) -> Chart:
         ends = alt.Scale(domain=[lowest, first.prevalence * 1.05], nice=False)
-        return _plot(
-            _lines(lines, marks, style, "threshold", "net benefit"),
+        return plotted(
+            drawn_lines(lines, marks, style, "threshold", "net benefit"),
             alt.X(scale=unit_scale(), axis=alt.Axis(title="threshold probability")),
             alt.Y(scale=ends, axis=alt.Axis(title="net benefit")),
             width,
@@ -704,8 +702,8 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
             alt.Chart(data([row])).mark_point(**style.point(looks[row["policy"]])).encode(**places)
             for row in points
         ]
-        drawn = _lines(lines, marks, style, "coverage", "cost")
-        return _plot([*drawn, *single], _coverage_axis(), alt.Y(axis=alt.Axis(title=unit)), width)
+        drawn = drawn_lines(lines, marks, style, "coverage", "cost")
+        return plotted([*drawn, *single], coverage_axis(), alt.Y(axis=alt.Axis(title=unit)), width)
 
     threshold = "a threshold on the confidence"
     return FigureSpec(
@@ -727,7 +725,8 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
     )
 
 
-def _coverage_axis() -> Chart:
+def coverage_axis() -> Chart:
+    """Return the axis of coverage, from nothing to all."""
     return alt.X(scale=unit_scale(), axis=percent_axis(title="coverage"))
 
 
@@ -785,8 +784,8 @@ def team_errors(decision: Decision, style: Style) -> FigureSpec:
         title = f"Model and readers: fewest errors at {where}, {fewest}"
 
     def draw(width: float) -> Chart:
-        layers = _lines({"": rows}, {"": Series(WRONG)}, style, "coverage", "wrong")
-        return _plot(layers, _coverage_axis(), alt.Y(axis=alt.Axis(title=f"wrong {per}")), width)
+        layers = drawn_lines({"": rows}, {"": Series(WRONG)}, style, "coverage", "wrong")
+        return plotted(layers, coverage_axis(), alt.Y(axis=alt.Axis(title=f"wrong {per}")), width)
 
     percent = level_name([decision.options.level])
     return FigureSpec(
@@ -803,66 +802,3 @@ def team_errors(decision: Decision, style: Style) -> FigureSpec:
 
 
 # --- Evidence over patients ------------------------------------------------------------------
-
-_EVIDENCE = {
-    "broken": "The evidence that the risk is above its bound is decisive",
-    "holds": "The risk holds",
-    "cannot tell": "The evidence that the risk is above its bound is not decisive",
-}
-
-
-def evidence(found: Monitoring, style: Style) -> FigureSpec:
-    """Draw the evidence that the risk is broken over the patients, with what is decisive."""
-    lines: dict[str, list[JsonObject]] = {}
-    for part in found.parts:
-        name, factors = spaced(part.group) or "all patients", part.evidence_broken
-        lines[name] = [
-            {
-                "group": name,
-                "patients": place + 1,
-                "evidence": float(np.exp(np.clip(factors[place], -14.0, 14.0))),
-            }
-            for place in (
-                spread_evenly(factors.size, _MOST_PATIENTS).tolist() if factors.size else []
-            )
-        ]
-    marks, decisive = series(lines), max(1 / part.level for part in found.parts)
-    table = [row for rows in lines.values() for row in rows]
-    seen = [row["evidence"] for row in table]
-    # What is decisive is always on the axis.
-    scale = {"type": "log", "domain": [min([0.1, *seen]), max([5 * decisive, *seen])]}
-
-    def draw(width: float) -> Chart:
-        powers = alt.Axis(
-            title="evidence for a broken bound",
-            values=[10.0**power for power in range(-6, 7, 2)],
-            format="~r",
-        )
-        rule = alt.Chart(data([{"evidence": decisive}])).mark_rule(
-            strokeDash=[4, 3], color=str(WRONG), strokeWidth=style.stroke * 0.75
-        )
-        return _plot(
-            [
-                rule.encode(y=alt.Y("evidence:Q")),
-                *_lines(lines, marks, style, "patients", "evidence"),
-            ],
-            alt.X(axis=alt.Axis(title="patients in order of arrival", tickCount=6)),
-            alt.Y(scale=alt.Scale(**scale), axis=powers),
-            width,
-        ).properties(height=width * 0.4)
-
-    return FigureSpec(
-        name="monitor",
-        title=_EVIDENCE[found.state],
-        reading=(
-            "Each new patient multiplies the evidence. It starts at 1 and is decisive from "
-            f"{given(decisive)} on (dashed). A line that falls speaks for the bound."
-        ),
-        draw=draw,
-        table=table,
-        key=[
-            *(Mark("line", one, name) for name, one in marks.items() if len(marks) > 1),
-            Mark("line", Series(WRONG, (4, 3)), f"decisive: {given(decisive)}"),
-        ],
-        needs_key=len(marks) > 1,
-    )

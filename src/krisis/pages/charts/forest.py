@@ -37,7 +37,7 @@ _ENDS = ("value", "low", "high")
 
 
 @dataclass(frozen=True, slots=True)
-class _Panel:
+class Panel:
     """One panel: a row for each line, and grey ticks with their names at other figures."""
 
     heading: str
@@ -58,7 +58,10 @@ class _Panel:
         return [tick for tick in self.ticks if tick["value"] in strip.ticks]
 
 
-def _row(panel: str, name: str, estimate: Estimate, n: int | None, words: str = "") -> JsonObject:
+def panel_row(
+    panel: str, name: str, estimate: Estimate, n: int | None, words: str = ""
+) -> JsonObject:
+    """Return what is drawn of one estimate in a panel."""
     undefined = math.isnan(estimate.value)
     return {
         "panel": panel,
@@ -73,7 +76,7 @@ def _row(panel: str, name: str, estimate: Estimate, n: int | None, words: str = 
 
 def _cell_row(panel: str, name: str, cell: RunFigure) -> JsonObject:
     why = f"undefined: {reason_words(cell.reason)}" if math.isnan(cell.value) else ""
-    return _row(panel, name, Estimate.of(cell.value, cell.interval), cell.n_evaluated, why)
+    return panel_row(panel, name, Estimate.of(cell.value, cell.interval), cell.n_evaluated, why)
 
 
 # --- Metrics of runs -------------------------------------------------------------------------
@@ -122,7 +125,7 @@ def forest(
                 for name, scores in baselines.items()
                 if column.name in scores and not math.isnan(scores[column.name].value)
             ]
-        panels.append(_Panel(heading, rows, ticks))
+        panels.append(Panel(heading, rows, ticks))
     percent = level_name(level_of(run.metric_scores) for run in runs.values())
     near = dict.fromkeys(tick["run"] for panel in panels for tick in panel.near)
     far = [name for name in baselines if name not in near]
@@ -157,7 +160,7 @@ def _baselines(
     return dict(list(people.items())[: max(0, MOST_RUNS - len(runs))]), others
 
 
-def _forest_finding(panel: _Panel, direction: str) -> str:
+def _forest_finding(panel: Panel, direction: str) -> str:
     """Name the run with the best figure of the first metric; of one run, the figure."""
     known = [row for row in panel.rows if row["value"] is not None]
     heading = panel.heading.partition(" (")[0]
@@ -187,7 +190,7 @@ def deferral(runs: Mapping[str, BenchmarkResult], style: Style) -> FigureSpec:
     percent = level_name(levels[name] for name in kept)
     headings = {True: "Deferred when it was due", False: "Answered when it was safe"}
     panels = [
-        _Panel(heading, [_side(heading, name, kept[name], due, levels[name]) for name in kept])
+        Panel(heading, [_side(heading, name, kept[name], due, levels[name]) for name in kept])
         for due, heading in headings.items()
     ]
     shown = {name: marks[name] for name in kept}
@@ -217,10 +220,10 @@ def _side(panel: str, name: str, table: Table, due: bool, level: float) -> JsonO
     interval: Interval = found.uncertainty(table, BootstrapOptions(level=level)).interval
     estimate = Estimate.of(found.value(), interval)
     words = f"{share(estimate)}, n = {count(found.n_evaluated)}"
-    return _row(panel, name, estimate, found.n_evaluated, words)
+    return panel_row(panel, name, estimate, found.n_evaluated, words)
 
 
-def _deferral_finding(panels: Sequence[_Panel]) -> str:
+def _deferral_finding(panels: Sequence[Panel]) -> str:
     due, safe = ([row for row in one.rows if row["value"] is not None] for one in panels)
     if not due or not safe:
         return "Only one side of deferral can be judged" if due or safe else "No deferral labels"
@@ -256,7 +259,7 @@ def group_forest(
     headings = list(overall)
     labels = [_group_label(group) for group in groups]
     panels = [
-        _Panel(
+        Panel(
             heading,
             [
                 {**_group_row(heading, label, group), "by": group.by, "group": group.name}
@@ -278,7 +281,7 @@ def group_forest(
             "The number of cases follows each name. Overlapping bars do not show that groups are "
             "alike."
         ),
-        draw=lambda width: _columns(panels, labels, style, width),
+        draw=lambda width: panel_columns(panels, labels, style, width),
         table=[
             {
                 "by": row["by"],
@@ -302,8 +305,8 @@ def _group_label(group: GroupFigures) -> str:
 def _group_row(heading: str, label: str, group: GroupFigures) -> JsonObject:
     found = group.figures[heading]
     if isinstance(found, str):
-        return _row(heading, label, Estimate(math.nan), None, found)
-    return _row(heading, label, found, group.among[heading])
+        return panel_row(heading, label, Estimate(math.nan), None, found)
+    return panel_row(heading, label, found, group.among[heading])
 
 
 def gap_forest(audit: GroupAudit, style: Style) -> FigureSpec:
@@ -315,7 +318,9 @@ def gap_forest(audit: GroupAudit, style: Style) -> FigureSpec:
         found = {group.name: (group, group.measures[measure]) for group in groups}
         rows = [
             {
-                **_row(heading, name, Estimate(one.gap, one.gap_low, one.gap_high), one.n_rows),
+                **panel_row(
+                    heading, name, Estimate(one.gap, one.gap_low, one.gap_high), one.n_rows
+                ),
                 "p_adjusted": one.p_adjusted,
                 "flagged": measure == "risk" and bool(group.flags),
             }
@@ -323,7 +328,7 @@ def gap_forest(audit: GroupAudit, style: Style) -> FigureSpec:
             if not math.isnan(one.gap)
         ]
         if rows:
-            panels.append(_Panel(heading, rows, reference=0.0))
+            panels.append(Panel(heading, rows, reference=0.0))
     flagged = [group.name for group in groups if group.flags]
     return FigureSpec(
         name="audit_gaps",
@@ -334,7 +339,7 @@ def gap_forest(audit: GroupAudit, style: Style) -> FigureSpec:
             "higher, or rises as coverage falls, in tests that flag anything in at most 5 % of "
             "audits without a difference."
         ),
-        draw=lambda width: _columns(panels, order, style, width),
+        draw=lambda width: panel_columns(panels, order, style, width),
         table=[
             {
                 "group": row["run"],
@@ -356,7 +361,7 @@ def gap_forest(audit: GroupAudit, style: Style) -> FigureSpec:
 
 
 def _stacked(
-    panels: Sequence[_Panel], marks: Mapping[str, Series], style: Style, width: float
+    panels: Sequence[Panel], marks: Mapping[str, Series], style: Style, width: float
 ) -> Chart:
     """Return panels below each other, with the figures in words at the right."""
     made = []
@@ -376,7 +381,9 @@ def _stacked(
     return alt.vconcat(*made, spacing=style.font)
 
 
-def _columns(panels: Sequence[_Panel], order: Sequence[str], style: Style, width: float) -> Chart:
+def panel_columns(
+    panels: Sequence[Panel], order: Sequence[str], style: Style, width: float
+) -> Chart:
     """Return panels next to each other, whose names are at the left of the first."""
     labels = {name: style.broken(name, style.width * 0.22) for name in order}
     height = style.font * _step(labels) * max(2, len(order))
@@ -433,7 +440,7 @@ def _missing(rows: Sequence[JsonObject], style: Style) -> Chart:
     return text.encode(x=alt.value(3), text=alt.Text("words:N"))
 
 
-def _marked(panel: _Panel, marks: Mapping[str, Series], style: Style) -> tuple[Chart, Chart]:
+def _marked(panel: Panel, marks: Mapping[str, Series], style: Style) -> tuple[Chart, Chart]:
     """Return the intervals and the values, each in the colour and with the mark of its run."""
     x = _x(panel)
     names = list(marks)
@@ -452,7 +459,7 @@ def _marked(panel: _Panel, marks: Mapping[str, Series], style: Style) -> tuple[C
     )
 
 
-def _ticks(panel: _Panel) -> list[Chart]:
+def _ticks(panel: Panel) -> list[Chart]:
     """Return grey rules over the whole panel at the figures of the baselines."""
     if not panel.near:
         return []
@@ -460,7 +467,7 @@ def _ticks(panel: _Panel) -> list[Chart]:
     return [rule.encode(x=alt.X("value:Q", **_x(panel)))]
 
 
-def _reference(panel: _Panel, style: Style) -> list[Chart]:
+def _reference(panel: Panel, style: Style) -> list[Chart]:
     if panel.reference is None or math.isnan(panel.reference):
         return []
     rule = alt.Chart(data([{"value": panel.reference}])).mark_rule(
@@ -469,7 +476,7 @@ def _reference(panel: _Panel, style: Style) -> list[Chart]:
     return [rule.encode(x=alt.X("value:Q", **_x(panel)))]
 
 
-def _x(panel: _Panel) -> dict[str, Chart]:
+def _x(panel: Panel) -> dict[str, Chart]:
     centred = panel.reference == 0.0
     axis = alt.Axis(
         title=None, tickCount=3 if centred else 5, **({"format": "+.2f"} if centred else {})

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from krisis.decisions.monitor import MonitoredPart, Monitoring
-from krisis.pages.charts.curves import evidence
 from krisis.pages.charts.spec import page_chart
 from krisis.pages.document import (
     Column,
@@ -20,6 +18,8 @@ from krisis.pages.document import (
 )
 from krisis.pages.groups import spaced
 from krisis.pages.numbers import Estimate, count, factor, given, level, share, threshold, whole
+from krisis.verbs.monitor.chart import evidence
+from krisis.verbs.monitor.evidence import MonitoredPart, Monitoring
 
 _LATEST_LOOKS = 12
 _ANSWERS: dict[str, Reply] = {"holds": "yes", "broken": "no", "cannot tell": "cannot tell"}

@@ -13,7 +13,7 @@ from krisis.cli.help import command, new_app
 from krisis.cli.verify import CertificateFile, Time
 from krisis.json_values import write_text
 from krisis.pages.shell import page
-from krisis.verbs import deciding as verbs
+from krisis.verbs import monitor as verbs
 
 app = new_app()
 

@@ -18,11 +18,9 @@ from typer.testing import CliRunner
 import krisis
 from krisis.cli.app import app
 from krisis.decisions.certify import Certificate
-from krisis.decisions.monitor import Monitoring, _Counts
 from krisis.decisions.verify import Promise
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps
-from krisis.pages.charts import curves
 from krisis.pages.html import html_fragment
 from krisis.pages.style import Style
 from krisis.pages.terminal import terminal_text
@@ -34,6 +32,8 @@ from krisis.statistics.sequential import (
     excess_evidence,
     shortfall_evidence,
 )
+from krisis.verbs.monitor import chart as curves
+from krisis.verbs.monitor.evidence import Monitoring, _Counts
 
 COLUMNS: dict[str, Any] = {"truth": "y", "prediction": "p", "confidence": "c", "id": "id"}
 COLUMNS |= {"patient": "who", "groups": ["sex", "day"], "answers": [0, 1], "model": "some-model"}

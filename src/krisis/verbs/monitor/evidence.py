@@ -108,7 +108,7 @@ class MonitoredPart:
 class Monitoring(Documented):
     """What the patients since a certificate say to it; see `krisis.monitor`."""
 
-    builder: ClassVar[str] = "krisis.pages.monitor:monitor_document"
+    builder: ClassVar[str] = "krisis.verbs.monitor.page:monitor_document"
 
     certificate: Certificate
     parts: Sequence[MonitoredPart]
