@@ -308,7 +308,12 @@ def test_a_text_file_without_its_encoding_is_found(call: str, is_found: bool) ->
 SHOWS = re.compile(
     r"krisis\.(pages|cli|api)\.|\.(page|chart|sections|figures|\w*command)$|krisis\.verbs\.\w+$"
 )
-DRAWS = {"krisis.pages.strip", "krisis.pages.html", "krisis.pages.charts.runs"}
+DRAWS = {
+    "krisis.pages.charts.files",
+    "krisis.pages.strip",
+    "krisis.pages.html",
+    "krisis.pages.charts.runs",
+}
 # Elsewhere a count or a number as it was given may be in a sentence; a rounded one may be in these.
 ROUNDS = {
     "krisis.backends.prompt": "what a model reads keeps the decimals of its data",

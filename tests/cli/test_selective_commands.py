@@ -20,7 +20,7 @@ from krisis.cli.app import app
 from krisis.cli.selective import with_progress
 from krisis.errors import MissingExtra, UserError
 from krisis.metrics import EvaluationResult
-from krisis.pages.charts.runs import check_figure_file
+from krisis.pages.charts.files import check_figure_file
 from krisis.results.result import BenchmarkResult
 
 ROOT = Path(__file__).parents[2]

@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 import krisis
 from krisis.cli.app import app
 from krisis.data.base import SuiteConfig
+from krisis.decisions.answers import positive_of
 from krisis.decisions.costs import (
     CostTable,
     Team,
@@ -39,7 +40,7 @@ from krisis.decisions.decide import (
     Policy,
     decide_run,
 )
-from krisis.decisions.population import Population, Prevalence, Quantity, positive_of
+from krisis.decisions.population import Population, Prevalence, Quantity
 from krisis.decisions.reader import best_threshold, cross_fitted
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import accepts

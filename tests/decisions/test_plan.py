@@ -15,6 +15,7 @@ from tests.invented_runs import invented_rows, result_of
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
+from krisis.decisions.patients import intraclass_correlation
 from krisis.decisions.plan import (
     Patients,
     Pilot,
@@ -30,12 +31,7 @@ from krisis.decisions.plan import (
     plan_paired,
     smallest_size,
 )
-from krisis.decisions.simulated_studies import (
-    AssumedPatients,
-    certified,
-    found_better,
-    intraclass_correlation,
-)
+from krisis.decisions.simulated_studies import AssumedPatients, certified, found_better
 from krisis.errors import InvalidValue, UserError
 from krisis.metrics import SelectiveAccuracy, default_benchmark_metrics
 from krisis.metrics.accuracy import Accuracy

@@ -14,8 +14,9 @@ from tests.invented_runs import ANSWERS, TASK, invented_rows, result_of
 
 from krisis.errors import UserError
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.pages.charts.files import write_figure
 from krisis.pages.charts.forest import deferral, forest
-from krisis.pages.charts.runs import KINDS, FigureOptions, runs_figure, write_figure
+from krisis.pages.charts.runs import KINDS, FigureOptions, runs_figure
 from krisis.pages.charts.spec import n_columns, panel_titles
 from krisis.pages.figure import Figure
 from krisis.pages.style import MOST_RUNS, series, style_of

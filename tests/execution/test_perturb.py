@@ -24,7 +24,7 @@ from krisis.execution.grid import plan_of
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
-from krisis.results.comparison.matching import match_runs
+from krisis.results.matching import match_runs
 from krisis.results.stops import Interrupted
 from krisis.runs.load import list_runs, load_run
 

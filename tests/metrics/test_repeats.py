@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.repeats import Ties, collapse_repeats, consistency_signals, ties_of
-from krisis.pages.selective import ties_sentence
+from krisis.pages.ties import ties_sentence
 from krisis.statistics.repeatability import consistency_of
 
 ANSWERS = st.lists(st.one_of(st.none(), st.integers(0, 3)), min_size=1, max_size=9)

@@ -11,6 +11,7 @@ from krisis.api.given import certificate_of
 from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
 from krisis.cli.run_file import tell_ties, write_beside
+from krisis.csv_lines import csv_line, guarded
 from krisis.decisions.hand_over import hand_over
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
@@ -20,10 +21,8 @@ from krisis.results.export import (
     NOT_REVIEWED,
     TidyTable,
     count_guarded,
-    csv_line,
     csv_parts,
     dictionary_text,
-    guarded,
     jsonl_parts,
     tidy_table,
     write_parquet,

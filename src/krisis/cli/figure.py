@@ -8,7 +8,7 @@ import typer
 
 from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
-from krisis.pages.charts.runs import check_figure_file
+from krisis.pages.charts.files import check_figure_file
 from krisis.results.loading import load_results
 from krisis.verbs import drawing as verbs
 

@@ -13,7 +13,7 @@ from krisis.json_values import JsonObject, dumps, read_object, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import STATED
 from krisis.metrics.repeats import collapse_repeats, ties_of
-from krisis.pages.selective import ties_sentence
+from krisis.pages.ties import ties_sentence
 from krisis.plain_run import PlainRow, PlainRun
 from krisis.results.suite_facts import SuiteFacts
 from krisis.runs.load import load_run, read_description

@@ -16,7 +16,7 @@ from krisis.confidence.evaluation import DEFAULT_GRID
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.metrics.items import RunItems
-from krisis.pages.charts.runs import check_figure_file
+from krisis.pages.charts.files import check_figure_file
 from krisis.pages.charts.selective import draw_evaluation
 from krisis.terminal_edge import live_console
 from krisis.verbs import deciding as verbs

@@ -10,7 +10,13 @@ from itertools import pairwise
 import numpy as np
 
 from krisis.decisions.certify import Certificate
-from krisis.decisions.run_sample import ScoreOptions, group_columns, groups_of, losses_of
+from krisis.decisions.run_sample import (
+    LARGEST_NUMBER_OF_GROUPS,
+    ScoreOptions,
+    group_columns,
+    groups_of,
+    losses_of,
+)
 from krisis.decisions.sample import Sample
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.errors import InvalidValue
@@ -34,7 +40,6 @@ from krisis.statistics.group_gaps import (
 from krisis.statistics.intervals import Interval
 from krisis.statistics.shares import share_interval
 
-LARGEST_NUMBER_OF_GROUPS = 24
 Parts = dict[str, BoolArray]
 
 

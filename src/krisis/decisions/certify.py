@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis import __version__
 from krisis.confidence.patient_keys import PatientKeys
+from krisis.decisions.patients import Patients, intraclass_correlation
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
@@ -35,7 +36,6 @@ from krisis.decisions.sample import (
     find_threshold,
     ratio_interval,
 )
-from krisis.decisions.simulated_studies import Patients, intraclass_correlation
 from krisis.display import Documented
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject, dumps

@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from krisis.answers import Label, canonical_label, is_label
-from krisis.decisions.population import answers_of, is_positive, positive_of
+from krisis.decisions.answers import answers_of, is_positive, positive_of
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.items import RunItems

@@ -9,17 +9,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from krisis.decisions.answers import answers_of, is_positive, positive_of
 from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER, CostTable, Team
-from krisis.decisions.population import (
-    Key,
-    Population,
-    Prevalence,
-    Quantity,
-    answers_of,
-    is_positive,
-    positive_of,
-)
+from krisis.decisions.population import Key, Population, Prevalence, Quantity
 from krisis.decisions.run_sample import ScoreOptions, shared_rows
 from krisis.decisions.sample import accepts
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run

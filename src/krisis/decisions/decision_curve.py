@@ -16,14 +16,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from krisis.answers import Label
+from krisis.decisions.answers import answers_of, is_positive, positive_of
 from krisis.decisions.costs import Team
-from krisis.decisions.population import (
-    Population,
-    Prevalence,
-    answers_of,
-    is_positive,
-    positive_of,
-)
+from krisis.decisions.population import Population, Prevalence
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName

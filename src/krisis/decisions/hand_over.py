@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from krisis.csv_lines import csv_line, guarded
 from krisis.decisions.certify import Certificate
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.results.base import BenchmarkResult, one_kind
-from krisis.results.export import csv_line, guarded
 from krisis.results.run_items import items_of_result, source_of
 
 ABSTAINED, NO_ANSWER, BELOW = "abstained", "no answer", "below the threshold"

@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
+from krisis.decisions.patients import Patients
 from krisis.decisions.sample import (
     DEFAULT_DELTA,
     FEWEST_FOR_BETTING,
@@ -27,7 +28,6 @@ from krisis.decisions.sample import (
 from krisis.decisions.simulated_studies import (
     AssumedPatients,
     Judge,
-    Patients,
     Pilot,
     Studies,
     certified,

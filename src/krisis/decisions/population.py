@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from krisis.answers import Label, is_label
+from krisis.answers import is_label
+from krisis.decisions.answers import answers_of, positive_of
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Units
@@ -197,21 +198,3 @@ def _positive(share: float, run: RunItems) -> Mapping[str, float]:
         )
     other = next(label for label in labels if label != positive)
     return {str(positive): share, str(other): 1 - share}
-
-
-def answers_of(run: RunItems) -> list[Label]:
-    """Return the answers of the task and those seen, each once."""
-    return list(dict.fromkeys([*run.table.answers.keys, *run.table.labels]))
-
-
-def positive_of(run: RunItems) -> Label | None:
-    """Return the answer that means disease: that of the task, else 1 beside 0."""
-    return run.table.answers.positive_key(run.table.labels) if run.table.labels else None
-
-
-def is_positive(run: RunItems) -> BoolArray:
-    """True where the true answer is the positive one."""
-    positive = positive_of(run)
-    if positive not in run.table.labels:
-        return np.zeros(run.n_items, dtype=np.bool_)
-    return np.asarray(run.table.truth == run.table.labels.index(positive))

@@ -274,3 +274,6 @@ def patient_scores(sample: Sample) -> list[float]:
     with np.errstate(invalid="ignore"):
         means: list[float] = (total / count).tolist()
     return means
+
+
+LARGEST_NUMBER_OF_GROUPS = 24

@@ -19,7 +19,7 @@ from krisis.metrics.columns import in_patient_order
 from krisis.metrics.partition import verdict
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
-from krisis.results.comparison.matching import match_runs, refuse_other_data
+from krisis.results.matching import match_runs, refuse_other_data
 from krisis.runs.load import load_run
 from krisis.runs.places import is_run_file
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap

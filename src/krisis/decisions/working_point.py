@@ -11,8 +11,12 @@ from typing import Literal
 import numpy as np
 
 from krisis.confidence.variants import VARIANTS, scores_of
-from krisis.decisions.audit_groups import LARGEST_NUMBER_OF_GROUPS
-from krisis.decisions.run_sample import ScoreOptions, drawing_seed, most_rows
+from krisis.decisions.run_sample import (
+    LARGEST_NUMBER_OF_GROUPS,
+    ScoreOptions,
+    drawing_seed,
+    most_rows,
+)
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonMapping
 from krisis.metrics.forms import Share

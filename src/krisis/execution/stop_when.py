@@ -27,8 +27,8 @@ from krisis.metrics.forms import Share
 from krisis.metrics.scoring import metric_from_name
 from krisis.metrics.table import Answers, FloatArray, Table
 from krisis.results.base import BenchmarkResult
-from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import load_result
+from krisis.results.matching import refuse_other_data
 from krisis.results.rows import rows_fingerprint
 from krisis.results.stops import Decided, StopRule
 from krisis.statistics.sequential import (

@@ -25,7 +25,7 @@ class RiskCoverageCurve(Documented):
     working point; ``n_items`` also counts the items without a prediction.
     """
 
-    builder: ClassVar[str] = "krisis.pages.selective:curve_document"
+    builder: ClassVar[str] = "krisis.pages.risk_coverage:curve_document"
 
     n_items: int
     n_accepted: IntArray

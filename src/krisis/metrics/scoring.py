@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from krisis import registry
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import InvalidValue, UnknownName, UserError
 from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics.base import (
     BaseMetric,
@@ -160,3 +160,20 @@ def score_all(
             score.details |= found.details
         scores[metric.label] = score
     return scores
+
+
+def metric_of(score: MetricScore) -> BaseMetric | None:
+    """Return the metric behind a stored score, with its parameters; None if it is not installed.
+
+    Only registered classes are looked up: a file may not choose what is imported.
+    """
+    plugins = registry.table("metrics").keys() - registry.BUILT_IN["metrics"].keys()
+    for name in (score.key, *sorted(plugins)):
+        try:
+            kind = registry.find("metrics", name)
+            if kind.key == score.key:
+                made: BaseMetric = kind(**score.parameters)
+                return made
+        except (UserError, TypeError, AttributeError):
+            continue
+    return None

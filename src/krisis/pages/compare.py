@@ -32,8 +32,8 @@ from krisis.pages.document import (
 from krisis.pages.numbers import Estimate, count
 from krisis.pages.style import Style
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
-from krisis.results.comparison.missing import MissingCases
 from krisis.results.ids import ShownIds
+from krisis.results.missing import MissingCases
 from krisis.results.report_tables import mixture, optional_stopping
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, best_first, short_name

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from krisis.decisions.answers import answers_of, positive_of
 from krisis.decisions.costs import OWNERSHIP, PER
 from krisis.decisions.decide import Decision, Policy
 from krisis.decisions.decision_curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
-from krisis.decisions.population import Population, answers_of, positive_of
+from krisis.decisions.population import Population
 from krisis.decisions.reader import Rate, ReaderDecision
 from krisis.pages.document import (
     Cell,

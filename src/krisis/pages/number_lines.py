@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from krisis.csv_lines import TableCell, csv_line, guarded
 from krisis.pages.document import Cell, Document
 from krisis.pages.numbers import Estimate
-from krisis.results.export import TableCell, csv_line, guarded
 
 COLUMNS = ("document", "section", "table", "key", "row", "column", "value", "low", "high", "level")
 

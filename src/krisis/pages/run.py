@@ -17,6 +17,7 @@ from krisis.metrics.base import MetricScore, MetricScores
 from krisis.metrics.explanations import method_lines, methods_of, reason_words
 from krisis.metrics.partition import DUE, SAFE, Partition, VerdictCounts
 from krisis.metrics.table import Table as CaseTable
+from krisis.pages.about import about_runs
 from krisis.pages.cases import (
     SCORED,
     OneCase,
@@ -28,7 +29,6 @@ from krisis.pages.cases import (
 from krisis.pages.charts.curves import not_drawable, risk_coverage, run_curves
 from krisis.pages.charts.forest import deferral, group_forest
 from krisis.pages.charts.reliability import confidence_histogram, reliability
-from krisis.pages.charts.runs import about_runs
 from krisis.pages.charts.spec import FigureSpec, level_of, page_chart
 from krisis.pages.document import (
     CaseBars,

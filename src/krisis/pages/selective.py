@@ -14,12 +14,10 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping
 from krisis.metrics.explanations import method_lines, reason_words
 from krisis.metrics.items import RunItems
-from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.weighted_curve import area_key
-from krisis.pages.charts.curves import Curve, risk_coverage
-from krisis.pages.document import Cell, Chart, Column, Document, Section, Table
+from krisis.pages.document import Cell, Column, Document, Section, Table
 from krisis.pages.numbers import Estimate, count, figure, given, level, share
-from krisis.pages.style import Style
+from krisis.pages.ties import ties_sentence
 from krisis.results.loading import distinct_names
 
 # Figure of selective prediction → its heading.
@@ -40,27 +38,6 @@ _LOSSES = {
 NOT_REACHED = "coverage_is_never_reached"
 # The smallest number of patients in the simulation that the intervals were checked by.
 _FEW = 15
-
-
-def curve_document(curve: RiskCoverageCurve) -> Document:
-    """Return what a risk–coverage curve shows of itself: its points and the areas under it."""
-    title, n_points = "Risk–coverage curve", curve.n_accepted.size
-    if not n_points:
-        nothing = f"No item of {count(curve.n_items)} was predicted, so there is no curve."
-        return Document(title=title, lead=[nothing])
-    counts = (Column("count", "items"), Column("count", "working points"))
-    areas = {"Cmax": curve.cmax, "AURC": curve.aurc(), "AUGRC": curve.augrc()}
-    table = Table(
-        columns=(*counts, *(Column("figure", name) for name in areas)),
-        rows=[[curve.n_items, n_points, *areas.values()]],
-    )
-    style = Style()
-    chart = Chart(
-        key="risk_coverage",
-        draw=lambda: risk_coverage({"the curve": Curve.alone(curve)}, style).figure(style),
-    )
-    section = Section(key="curve", title="Points and areas", parts=[chart, table])
-    return Document(title=title, sections=[section], first=["curve"])
 
 
 def selective_document(found: Selective) -> Document:
@@ -222,18 +199,6 @@ def _notes(found: Selective, names: Sequence[str]) -> Iterator[str]:
     if any(c.losses.size and c.curve.risk_at(at) is None for c in curves for at in asked):
         yield f"Risk at coverage –: {reason_words(NOT_REACHED)}."
     yield from method_lines(_methods(evaluation))
-
-
-def ties_sentence(ties: JsonMapping) -> str:
-    """Say what the ties among repeated answers did."""
-    samples = share(Estimate(ties["n_samples_answered"] / ties["n_samples"]))
-    items = share(Estimate(ties["n_items_answered"] / ties["n_items"]))
-    return (
-        f"{ties['n_tied']} of {ties['n_items']} items asked repeatedly have no single commonest "
-        "answer; a tie goes to the abstention, else to the smaller score, so "
-        f"{ties['n_tied_abstained']} of them count as abstained ({samples} of the askings were "
-        f"answered, {items} of the items are); an odd number of repeats leaves fewer ties"
-    )
 
 
 # Metric of totals → its name, and where the report of totals has its value.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from krisis.csv_lines import FORMULA, TableCell, csv_line, guarded
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonValue, dumps, open_private, plain
 from krisis.metrics.base import EvaluationResult
@@ -18,10 +19,7 @@ from krisis.outcomes import OUTCOMES
 from krisis.results.base import BenchmarkResult
 from krisis.runs.review import MARKS, Reviews, case_key
 
-TableCell = str | int | float | None
 _LONGEST_NAME = 32  # of a variable in Stata
-# What a spreadsheet would compute in place of showing it.
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.,]*\Z)(?=.*[^\s+-])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,19 +218,7 @@ def csv_parts(table: TidyTable) -> Iterator[str]:
 
 def count_guarded(table: TidyTable) -> int:
     """Count the texts that get an apostrophe in front: a spreadsheet would compute them."""
-    return sum(isinstance(c, str) and bool(_FORMULA.match(c)) for line in table.lines for c in line)
-
-
-def guarded(line: Sequence[TableCell]) -> list[TableCell]:
-    """Put an apostrophe in front of texts that a spreadsheet would compute."""
-    return [f"'{c}" if isinstance(c, str) and _FORMULA.match(c) else c for c in line]
-
-
-def csv_line(cells: Sequence[TableCell]) -> str:
-    """Return one line of CSV; what is not known is empty."""
-    out = io.StringIO(newline="")
-    csv.writer(out, lineterminator="\n").writerow(cells)
-    return out.getvalue()
+    return sum(isinstance(c, str) and bool(FORMULA.match(c)) for line in table.lines for c in line)
 
 
 def jsonl_parts(table: TidyTable) -> Iterator[str]:

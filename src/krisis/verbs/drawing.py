@@ -17,12 +17,8 @@ from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
-from krisis.pages.charts.runs import (
-    FigureOptions,
-    check_figure_file,
-    runs_figure,
-    write_figure,
-)
+from krisis.pages.charts.files import check_figure_file, write_figure
+from krisis.pages.charts.runs import FigureOptions, runs_figure
 from krisis.pages.decision_sections import (
     audit_section,
     benefit_section,
@@ -34,9 +30,9 @@ from krisis.pages.figure import Figure, check_charts
 from krisis.pages.run import run_document
 from krisis.pages.shell import page
 from krisis.results.base import BenchmarkResult
-from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.ids import ShownIds
 from krisis.results.loading import reproduce_command
+from krisis.results.matching import refuse_other_data
 from krisis.results.run_items import items_of
 from krisis.verbs.costing import baselines_of
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, Decision, decide_run
@@ -13,21 +11,18 @@ from krisis.decisions.decision_curve import CurveOptions, DecisionCurve, decisio
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
 from krisis.metrics.items import RunItems
+from krisis.pages.about import about_runs
 from krisis.pages.charts.curves import cost, net_benefit, risk_coverage, run_curves
 from krisis.pages.charts.forest import deferral, forest
 from krisis.pages.charts.reliability import reliability
-from krisis.pages.charts.spec import SIZE, FigureSpec
-from krisis.pages.figure import Figure, check_charts
-from krisis.pages.numbers import count
-from krisis.pages.style import MOST_RUNS, POINTS_PER_MM, Style, style_of
+from krisis.pages.charts.spec import FigureSpec
+from krisis.pages.figure import Figure
+from krisis.pages.style import MOST_RUNS, Style, style_of
 from krisis.results.base import BenchmarkResult
-from krisis.results.comparison.matching import refuse_other_data
+from krisis.results.matching import refuse_other_data
 from krisis.results.run_items import items_of_result, source_of
 
 KINDS = ("risk-coverage", "reliability", "forest", "deferral", "decision-curve", "cost")
-SUFFIXES = (".pdf", ".svg", ".png")
-_MOST_GAPS = 3  # runs whose missing cases are named one by one
-_DOTS_PER_INCH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,55 +106,3 @@ def _reader_name(name: str, run: BenchmarkResult) -> str:
     """Return the name of a run; that of a reader says how many of the cases they read."""
     read = run.suite.read
     return f"{name} (read {read})" if read else name
-
-
-def about_runs(runs: Mapping[str, BenchmarkResult]) -> str:
-    """Say what was asked, of how many cases, by how many runs; of one run also by whom and when."""
-    first = next(iter(runs.values()))
-    made = first.provenance
-    counts = [run.attrition.n_evaluated for run in runs.values()]
-    n = " to ".join(map(count, dict.fromkeys((min(counts), max(counts)))))
-    asked = [part for part in (made.suite, made.task, made.features) if part]
-    if len(runs) == 1:
-        asked.insert(0, first.backend_name or "unnamed model")
-        counted = f"n = {n} cases ({', '.join(first.attrition.parts())})"
-        return " · ".join(filter(None, (*asked, counted, (made.started_at or "")[:10])))
-    missing = {name: run.attrition.n_not_evaluated for name, run in runs.items()}
-    gaps = [f"{name}: {count(n)} not evaluated" for name, n in missing.items() if n]
-    if len(set(missing.values())) == 1 and gaps:
-        gaps = [f"{count(next(iter(missing.values())))} not evaluated each"]
-    elif len(gaps) > _MOST_GAPS:
-        least, most = (count(pick(missing.values())) for pick in (min, max))
-        gaps = [f"{least} to {most} not evaluated per run"]
-    return " · ".join([*asked, f"n = {n} cases, {len(runs)} runs", *gaps])
-
-
-def check_figure_file(path: Path) -> None:
-    """Refuse a file that could not be drawn, before any work is done."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InvalidValue(f"a figure is a .pdf, .svg or .png file, not {path.name!r}")
-    if path.exists():
-        raise InvalidFile(f"{path} exists already; choose another name or remove it first")
-    check_charts()
-
-
-def write_figure(figure: Figure, path: Path, style: str = "screen") -> None:
-    """Write a figure to a new file: for print in millimetres and at 300 dots per inch."""
-    printed, suffix = style == "print", path.suffix.lower()
-    if suffix == ".pdf":
-        content = figure.pdf()
-    elif suffix == ".png":
-        content = figure.png(scale=_DOTS_PER_INCH / 72 if printed else 2.0)
-    else:
-        svg = SIZE.sub(_in_millimetres, figure.svg, count=1) if printed else figure.svg
-        content = svg.encode()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except OSError as error:
-        raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
-
-
-def _in_millimetres(match: re.Match[str]) -> str:
-    width, height = (float(match[place]) / POINTS_PER_MM for place in (2, 3))
-    return f'{match[1]}width="{width:.2f}mm" height="{height:.2f}mm"'

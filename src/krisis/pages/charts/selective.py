@@ -7,7 +7,7 @@ from pathlib import Path
 from krisis.confidence.evaluation import Evaluation
 from krisis.errors import InvalidValue
 from krisis.pages.charts.curves import Curve, risk_coverage
-from krisis.pages.charts.runs import write_figure
+from krisis.pages.charts.files import write_figure
 from krisis.pages.numbers import count
 from krisis.pages.selective import run_names
 from krisis.pages.style import style_of

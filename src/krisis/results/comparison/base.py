@@ -13,9 +13,9 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, Direction, MetricScores
 from krisis.results.comparison.agreement import ReaderAgreement, reader_agreement
-from krisis.results.comparison.matching import ChangedRow, MatchedRuns
-from krisis.results.comparison.missing import MissingCases
 from krisis.results.frames import frame_of
+from krisis.results.matching import ChangedRow, MatchedRuns
+from krisis.results.missing import MissingCases
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, side_by_side
 from krisis.statistics.intervals import Interval

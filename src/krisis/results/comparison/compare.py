@@ -7,22 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from krisis import registry
-from krisis.errors import InvalidValue, UnknownName, UserError
+from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric, MetricScore, MetricScores
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.paired import Exchanges, PairedDifference, TableForm, paired_differences
-from krisis.metrics.scoring import registered_metrics, score_all, undefined_form
+from krisis.metrics.scoring import metric_of, registered_metrics, score_all, undefined_form
 from krisis.metrics.table import Table
 from krisis.results.comparison.base import CompareOptions, Comparison, MetricDelta, Pair
-from krisis.results.comparison.matching import (
+from krisis.results.matching import (
     RowKeys,
     changed_rows,
     match_runs,
     refuse_other_data,
 )
-from krisis.results.comparison.missing import missing_cases
+from krisis.results.missing import missing_cases
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import margin_verdict, non_inferior
@@ -303,20 +302,3 @@ def unpaired_interval(left: MetricScore, right: MetricScore) -> Interval | None:
     below = math.hypot(right.value - second.low, first.high - left.value)
     above = math.hypot(second.high - right.value, left.value - first.low)
     return Interval(delta - below, delta + above, first.level, "unpaired")
-
-
-def metric_of(score: MetricScore) -> BaseMetric | None:
-    """Return the metric behind a stored score, with its parameters; None if it is not installed.
-
-    Only registered classes are looked up: a file may not choose what is imported.
-    """
-    plugins = registry.table("metrics").keys() - registry.BUILT_IN["metrics"].keys()
-    for name in (score.key, *sorted(plugins)):
-        try:
-            kind = registry.find("metrics", name)
-            if kind.key == score.key:
-                made: BaseMetric = kind(**score.parameters)
-                return made
-        except (UserError, TypeError, AttributeError):
-            continue
-    return None

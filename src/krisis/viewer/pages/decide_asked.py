@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from krisis.decisions.answers import answers_of
 from krisis.decisions.costs import CostTable, costs_from, costs_of_run
-from krisis.decisions.population import answers_of
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK, METHODS
 from krisis.decisions.working_point import ThresholdQuestion

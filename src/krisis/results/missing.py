@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import scipy  # its parts are imported when they are first used
 
 from krisis.json_values import JsonObject
-from krisis.results.comparison.matching import MatchedRuns
+from krisis.results.matching import MatchedRuns
 from krisis.results.result import BenchmarkResult
 
 _LIKELY = 0.05
