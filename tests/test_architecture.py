@@ -312,7 +312,7 @@ DRAWS = {
     "krisis.pages.charts.files",
     "krisis.pages.strip",
     "krisis.pages.html",
-    "krisis.pages.charts.runs",
+    "krisis.verbs.report.figures",
 }
 # Elsewhere a count or a number as it was given may be in a sentence; a rounded one may be in these.
 ROUNDS = {

@@ -32,9 +32,9 @@ from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Answers, Table
-from krisis.pages.charts.curves import net_benefit
 from krisis.pages.style import Style
 from krisis.results.base import BenchmarkResult
+from krisis.verbs.decide.chart import net_benefit
 
 ANSWERS = Answers((0, 1), positive=1)
 

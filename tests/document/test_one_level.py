@@ -18,7 +18,6 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 from krisis.metrics.base import MetricScores, Rows
 from krisis.metrics.scoring import metrics_from_names
 from krisis.pages import numbers
-from krisis.pages.charts.runs import KINDS, FigureOptions, runs_figure
 from krisis.pages.document import Table
 from krisis.pages.media import MEDIA as MEDIA_OF_A_DOCUMENT
 from krisis.pages.numbers import Estimate
@@ -30,6 +29,7 @@ from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.verbs.report.figures import KINDS, FigureOptions, runs_figure
 from krisis.viewer.app import create_app
 
 METRICS = ["accuracy", "aurc", "expected_calibration_error[n_bins=3]"]

@@ -16,12 +16,12 @@ from krisis.errors import UserError
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.charts.files import write_figure
 from krisis.pages.charts.forest import deferral, forest
-from krisis.pages.charts.runs import KINDS, FigureOptions, runs_figure
 from krisis.pages.charts.spec import n_columns, panel_titles
 from krisis.pages.figure import Figure
 from krisis.pages.style import MOST_RUNS, series, style_of
 from krisis.results.account import RunFacts, brief_scores
 from krisis.results.result import BenchmarkResult
+from krisis.verbs.report.figures import KINDS, FigureOptions, runs_figure
 
 pytest.importorskip("vl_convert", reason="the extra charts is not installed")
 ROWS = invented_rows(60)

@@ -17,9 +17,9 @@ from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.metrics.items import RunItems
 from krisis.pages.charts.files import check_figure_file
-from krisis.pages.charts.selective import draw_evaluation
 from krisis.terminal_edge import live_console
 from krisis.verbs import deciding as verbs
+from krisis.verbs.selective.chart import draw_evaluation
 
 app = new_app()
 _GRID = ",".join(map(str, DEFAULT_GRID))

@@ -16,10 +16,11 @@ from krisis.decisions.decision_curve import DecisionCurve
 from krisis.decisions.run_sample import groups_of, rows_hash, sample_of
 from krisis.decisions.verify import score_options, verify_run
 from krisis.metrics.items import RunItems
-from krisis.pages.charts.curves import certified, cost, group_curves, net_benefit, team_errors
-from krisis.pages.charts.forest import gap_forest
+from krisis.pages.charts.curves import certified
 from krisis.pages.charts.spec import page_chart
 from krisis.pages.document import Chart, Content, Document, Facts, Section, Sentences, Table
+from krisis.verbs.audit.chart import gap_forest, group_curves
+from krisis.verbs.decide.chart import cost, net_benefit, team_errors
 
 
 def _parts(document: Document, charts: Sequence[Chart] = ()) -> list[Content]:

@@ -18,7 +18,6 @@ from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
 from krisis.pages.charts.files import check_figure_file, write_figure
-from krisis.pages.charts.runs import FigureOptions, runs_figure
 from krisis.pages.decision_sections import (
     audit_section,
     benefit_section,
@@ -35,6 +34,7 @@ from krisis.results.loading import reproduce_command
 from krisis.results.matching import refuse_other_data
 from krisis.results.run_items import items_of
 from krisis.verbs.costing import baselines_of
+from krisis.verbs.report.figures import FigureOptions, runs_figure
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from krisis.decisions.audit_groups import HEADINGS, GroupAudit
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import MetricScore
@@ -307,54 +306,6 @@ def _group_row(heading: str, label: str, group: GroupFigures) -> JsonObject:
     if isinstance(found, str):
         return panel_row(heading, label, Estimate(math.nan), None, found)
     return panel_row(heading, label, found, group.among[heading])
-
-
-def gap_forest(audit: GroupAudit, style: Style) -> FigureSpec:
-    """Draw how far the figures of each audited group are from those of all other cases."""
-    groups = [group for group in audit.groups if group.measures]
-    order = [group.name for group in groups]
-    panels = []
-    for measure, heading in HEADINGS.items():
-        found = {group.name: (group, group.measures[measure]) for group in groups}
-        rows = [
-            {
-                **panel_row(
-                    heading, name, Estimate(one.gap, one.gap_low, one.gap_high), one.n_rows
-                ),
-                "p_adjusted": one.p_adjusted,
-                "flagged": measure == "risk" and bool(group.flags),
-            }
-            for name, (group, one) in found.items()
-            if not math.isnan(one.gap)
-        ]
-        if rows:
-            panels.append(Panel(heading, rows, reference=0.0))
-    flagged = [group.name for group in groups if group.flags]
-    return FigureSpec(
-        name="audit_gaps",
-        title=f"Flagged: {', '.join(flagged)}" if flagged else "No group is flagged",
-        reading=(
-            "A point is the figure of a group minus that of all other cases, a bar its interval; "
-            "the intervals hold for all groups together. Orange points are flagged: their risk is "
-            "higher, or rises as coverage falls, in tests that flag anything in at most 5 % of "
-            "audits without a difference."
-        ),
-        draw=lambda width: panel_columns(panels, order, style, width),
-        table=[
-            {
-                "group": row["run"],
-                "measure": row["panel"],
-                "gap": row["value"],
-                **{name: row[name] for name in ("low", "high", "p_adjusted", "flagged")},
-            }
-            for panel in panels
-            for row in panel.rows
-        ],
-        key=[
-            Mark("dot", Series(CORRECT), "gap of a group, with its interval"),
-            Mark("dot", Series(WRONG), "flagged"),
-        ],
-    )
 
 
 # --- How panels are drawn --------------------------------------------------------------------

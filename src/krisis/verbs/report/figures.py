@@ -12,7 +12,7 @@ from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
 from krisis.metrics.items import RunItems
 from krisis.pages.about import about_runs
-from krisis.pages.charts.curves import cost, net_benefit, risk_coverage, run_curves
+from krisis.pages.charts.curves import risk_coverage, run_curves
 from krisis.pages.charts.forest import deferral, forest
 from krisis.pages.charts.reliability import reliability
 from krisis.pages.charts.spec import FigureSpec
@@ -21,6 +21,7 @@ from krisis.pages.style import MOST_RUNS, Style, style_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.matching import refuse_other_data
 from krisis.results.run_items import items_of_result, source_of
+from krisis.verbs.decide.chart import cost, net_benefit
 
 KINDS = ("risk-coverage", "reliability", "forest", "deferral", "decision-curve", "cost")
 

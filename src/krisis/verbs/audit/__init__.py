@@ -1,0 +1,1 @@
+"""Performance by subgroup, and whether answers are stable."""

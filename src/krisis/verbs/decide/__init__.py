@@ -1,0 +1,1 @@
+"""What answering and deferring cost, and from which confidence on to answer."""

@@ -1,0 +1,1 @@
+"""A page of one run, and a figure of several."""
