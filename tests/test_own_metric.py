@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from krisis import registry
 from krisis.cli.app import app
-from krisis.decisions.check import Gate, check_run
 from krisis.errors import InvalidValue
 from krisis.metrics import Accuracy, BootstrapOptions, score_all
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
@@ -26,6 +25,7 @@ from krisis.pages.shell import page as page_of
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import best_first, side_by_side
+from krisis.verbs.check.gate import Gate, check_run
 
 
 class ConfidentErrors(BaseMetric):

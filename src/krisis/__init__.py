@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from krisis.errors import KrisisError
     from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
     from krisis.results.result import BenchmarkResult
+    from krisis.verbs.check import check
     from krisis.verbs.costing import decide
-    from krisis.verbs.deciding import audit, certify, check, selective, verify
+    from krisis.verbs.deciding import audit, certify, selective, verify
     from krisis.verbs.drawing import figure, report
     from krisis.verbs.forgetting import forget
     from krisis.verbs.monitor import monitor
@@ -40,7 +41,7 @@ _HOMES = {
     "Task": "krisis.data.base",
     "audit": "krisis.verbs.deciding",
     "certify": "krisis.verbs.deciding",
-    "check": "krisis.verbs.deciding",
+    "check": "krisis.verbs.check",
     "compare": "krisis.api.scoring",
     "decide": "krisis.verbs.costing",
     "figure": "krisis.verbs.drawing",

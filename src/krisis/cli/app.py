@@ -49,7 +49,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "decide": ("krisis.cli.decide", "Estimate what answering and deferring cost."),
         "audit": ("krisis.cli.audit", "Check performance by subgroup."),
-        "check": ("krisis.cli.check", "Check a run against requirements; exit 1 if one fails."),
+        "check": (
+            "krisis.verbs.check.command",
+            "Check a run against requirements; exit 1 if one fails.",
+        ),
     },
     "Data": {
         "info": ("krisis.cli.info", "List suites, backends and metrics, or describe one."),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from krisis.api.given import (
     calibrator_of,
     certificate_of,
     costs_of,
-    from_rows,
     listed_names,
     run_file_of,
 )
@@ -32,7 +30,6 @@ from krisis.confidence.variants import available_variants, confidence_of
 from krisis.decisions.audit import Audit
 from krisis.decisions.audit_groups import GroupOptions, audit_groups
 from krisis.decisions.certify import Certificate, CertifyOptions, certify_run
-from krisis.decisions.check import Check, Gate, check_run
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK, METHODS
 from krisis.decisions.stability import stability_of_saved
@@ -42,9 +39,8 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import LOSSES, FloatArray
 from krisis.metrics.totals import totals_report
-from krisis.results.base import BenchmarkResult
 from krisis.results.run_items import items_of
-from krisis.runs.ledger import CERTIFICATE, CHECK, certificate_sentence, note_decision
+from krisis.runs.ledger import CERTIFICATE, certificate_sentence, note_decision
 from krisis.statistics.bootstrap import BootstrapOptions, Progress
 from krisis.statistics.intervals import REPLICATE_METHODS
 
@@ -352,60 +348,3 @@ def audit(
     )
     groups = audit_groups(items_of(run, mode), options)
     return Audit(groups, stability_of_saved(run, against, seed=seed))
-
-
-def check(
-    run: AnyRun,
-    *,
-    require: Sequence[str] = (),
-    against: AnyRun | None = None,
-    no_worse: Sequence[str] = (),
-    non_inferior: Sequence[str] = (),
-    max_not_evaluated: float = MOST_NOT_EVALUATED,
-) -> Check:
-    """Check a run against requirements, each met, failed or not judged.
-
-    Arguments:
-        run: A run by its path, or in memory; its rows are scored anew.
-        require: Sentences such as ``accuracy >= 0.85`` or ``lower(accuracy) >= 0.8``.
-        against: Another run on the same cases, for the two below.
-        no_worse: Such as ``accuracy by 0.03``: no loss beyond that.
-        non_inferior: Such as ``accuracy by 0.03``: a larger loss must be excluded.
-        max_not_evaluated: Largest share of cases without a reply on which a run is judged.
-
-    Returns:
-        A `Check` with its verdicts; printed, one line each.
-
-    >>> import krisis
-    >>> run = krisis.score({"y": [0, 1] * 50, "p": [0, 1] * 50}, truth="y", prediction="p")
-    >>> krisis.check(run, require=["lower(accuracy) >= 0.9"]).passed
-    True
-    """
-    texts: Mapping[str, Sequence[str]] = {
-        "require": require,
-        "no_worse": no_worse,
-        "non_inferior": non_inferior,
-    }
-    gate = Gate(**{name: [one] if isinstance(one, str) else one for name, one in texts.items()})
-    if against is not None and not (gate.no_worse or gate.non_inferior):
-        place = "a run" if isinstance(against, BenchmarkResult) else against
-        raise InvalidValue(
-            f"{place} is named to compare with, but nothing is required against it; add for "
-            "instance --no-worse 'accuracy by 0.03'"
-        )
-    baseline = None if against is None else from_rows(against)
-    verdicts = check_run(
-        from_rows(run), gate, against=baseline, max_not_evaluated=max_not_evaluated
-    )
-    path = run_file_of(run)
-    found = Check(tuple(verdicts), run="" if path is None else path.resolve().name)
-    return found if path is None else _noted_check(found, path, gate, against)
-
-
-def _noted_check(found: Check, path: Path, gate: Gate, against: AnyRun | None) -> Check:
-    """Note the check in the ledger of the run; it then says how many different ones there were."""
-    other = None if against is None else run_file_of(against)
-    question = {**asdict(gate), "against": None if other is None else other.name}
-    answer = {0: "passed", 1: "failed"}.get(found.exit_code, "not judged")
-    noted = note_decision(path, kind=CHECK, question=question, answer=answer)
-    return replace(found, n_checks=len(noted.questions))

@@ -11,14 +11,14 @@ from krisis.cli.certify import MaxNotEvaluated
 from krisis.cli.console import warn_of_damage
 from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.decisions.check import Gate
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import write_text
-from krisis.pages.check import junit_xml
 from krisis.results.loading import load_result
 from krisis.results.report_tables import mixture, optional_stopping
-from krisis.verbs import deciding as verbs
+from krisis.verbs import check as verbs
+from krisis.verbs.check.gate import Gate
+from krisis.verbs.check.page import junit_xml
 from krisis.yaml_values import read_mapping
 
 app = new_app()

@@ -15,16 +15,16 @@ from tests.invented_runs import forge_run, invented_rows, result_of, write_run
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
-from krisis.decisions.check import Check, Gate, Judged, State, check_run
 from krisis.errors import InvalidValue, KrisisError, UnknownName
 from krisis.metrics import DeferralAlignment, score_all
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.pages.check import junit_xml
 from krisis.pages.markdown import markdown_text
 from krisis.results.comparison.compare import CompareOptions
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import BudgetReached, Decided, Interrupted, StopCause
 from krisis.runs.read import open_run
+from krisis.verbs.check.gate import Check, Gate, Judged, State, check_run
+from krisis.verbs.check.page import junit_xml
 
 
 def states(run: BenchmarkResult, *require: str) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from krisis.decisions.check import Check, Judged, State
 from krisis.pages.document import Column, Document, Section, Table
 from krisis.pages.numbers import Estimate, change, count, figure, level
+from krisis.verbs.check.gate import Check, Judged, State
 
 # What XML 1.0 cannot hold, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -83,7 +83,7 @@ class Check(Documented):
     verdicts: tuple[Judged, ...]
     n_checks: int = 1
     run: str = ""
-    builder: ClassVar[str] = "krisis.pages.check:check_document"
+    builder: ClassVar[str] = "krisis.verbs.check.page:check_document"
 
     @property
     def exit_code(self) -> int:
