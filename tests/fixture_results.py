@@ -16,8 +16,8 @@ from krisis.decisions.costs import CostTable
 from krisis.metrics.base import MetricScores, Rows
 from krisis.metrics.selective_prediction import risk_coverage_curve
 from krisis.pages.grid import GridResult, TaskRuns
-from krisis.pages.sheet import Sheet, build_sheet
 from krisis.results.result import BenchmarkResult
+from krisis.verbs.sheet.page import Sheet, build_sheet
 
 
 @cache

@@ -35,7 +35,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),
         "view": ("krisis.cli.view", "Browse saved runs, on this machine only."),
-        "sheet": ("krisis.cli.sheet", "Write the reporting sheet (TRIPOD-LLM) of a run."),
+        "sheet": ("krisis.verbs.sheet.command", "Write the reporting sheet (TRIPOD-LLM) of a run."),
     },
     "Decide": {
         "plan": ("krisis.cli.plan", "Estimate the sample size of a study."),

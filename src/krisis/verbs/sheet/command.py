@@ -10,7 +10,7 @@ from krisis.cli.console import warn_of_damage
 from krisis.cli.formats import Format, Output, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.json_values import write_text
-from krisis.pages.sheet import answers_draft, build_sheet, read_answers
+from krisis.verbs.sheet.page import answers_draft, build_sheet, read_answers
 
 app = new_app()
 

@@ -134,7 +134,7 @@ class Sheet(Documented):
     items: tuple[Item, ...]
     flow: tuple[Step, ...]
     facts: Mapping[str, Sequence[Fact]]
-    builder = "krisis.pages.sheet:sheet_document"
+    builder = "krisis.verbs.sheet.page:sheet_document"
 
     def count(self, status: Status) -> int:
         """Count the items of one status."""

@@ -25,7 +25,10 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.document import Table
 from krisis.pages.markdown import escaped
 from krisis.pages.numbers import Estimate
-from krisis.pages.sheet import (
+from krisis.results.account import Imported
+from krisis.results.base import BenchmarkResult
+from krisis.results.loading import load_result, reproduce_command
+from krisis.verbs.sheet.page import (
     AUTHOR,
     DISCLAIMER,
     Sheet,
@@ -36,11 +39,8 @@ from krisis.pages.sheet import (
     flow,
     read_answers,
 )
-from krisis.results.account import Imported
-from krisis.results.base import BenchmarkResult
-from krisis.results.loading import load_result, reproduce_command
 
-IMPORTED = Path(__file__).parents[1] / "fixtures" / "imported"
+IMPORTED = Path(__file__).parents[2] / "fixtures" / "imported"
 RUN_FILE = {
     "run_metadata": {"run_id": "r1", "git_commit": None},
     "experiments": [
@@ -463,7 +463,7 @@ def test_a_run_is_repeated_from_where_it_is(demo: Path, monkeypatch: pytest.Monk
     assert reproduce_command(Path(demo.name)).split()[3] == demo.name
 
 
-OLD = Path(__file__).parents[1] / "fixtures" / "old_sheet.json"
+OLD = Path(__file__).parents[2] / "fixtures" / "old_sheet.json"
 
 
 def test_every_item_and_number_of_the_old_sheet_is_in_the_new_one(runs: dict[str, Path]) -> None:

@@ -1,0 +1,1 @@
+"""The reporting sheet of a run, item by item of TRIPOD-LLM."""
