@@ -12,14 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from krisis.decisions.plan import (
-    Patients,
-    Plan,
-    Study,
-    plan_certificate,
-    plan_estimate,
-    plan_paired,
-)
 from krisis.decisions.sample import Sample, find_threshold
 from krisis.metrics import Accuracy
 from krisis.metrics.table import MOST_UNITS
@@ -31,6 +23,14 @@ from krisis.statistics.paired import (
     unseen_disagreement,
 )
 from krisis.statistics.shares import share_interval
+from krisis.verbs.plan.study import (
+    Patients,
+    Plan,
+    Study,
+    plan_certificate,
+    plan_estimate,
+    plan_paired,
+)
 
 PROMISE = 0.03
 FloatArray = NDArray[np.float64]

@@ -326,7 +326,11 @@ ROUNDS = {
     **dict.fromkeys(
         (
             *("krisis.data.table.check", "krisis.data.table.sheet", "krisis.metrics.repeats"),
-            *("krisis.metrics.totals_report", "krisis.decisions.certify", "krisis.decisions.plan"),
+            *(
+                "krisis.metrics.totals_report",
+                "krisis.decisions.certify",
+                "krisis.verbs.plan.study",
+            ),
             *("krisis.decisions.decide", "krisis.decisions.run_sample", "krisis.reading"),
             *("krisis.execution.assembly", "krisis.execution.progress"),
             *("krisis.execution.stop_when", "krisis.execution.pacing.gate"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from krisis.verbs.drawing import figure, report
     from krisis.verbs.forgetting import forget
     from krisis.verbs.monitor import monitor
-    from krisis.verbs.planning import plan
+    from krisis.verbs.plan import plan
 
 __version__ = "0.1.0"
 
@@ -48,7 +48,7 @@ _HOMES = {
     "forget": "krisis.verbs.forgetting",
     "load": "krisis.api.scoring",
     "monitor": "krisis.verbs.monitor",
-    "plan": "krisis.verbs.planning",
+    "plan": "krisis.verbs.plan",
     "report": "krisis.verbs.drawing",
     "run": "krisis.api.running",
     "score": "krisis.api.scoring",

@@ -31,7 +31,6 @@ from krisis.decisions.certify import (
     why_none,
 )
 from krisis.decisions.costs import costs_from
-from krisis.decisions.plan import Study, certificate_power, plan_certificate
 from krisis.decisions.run_sample import ScoreOptions, drawing_seed
 from krisis.decisions.sample import (
     Sample,
@@ -61,6 +60,7 @@ from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items, source_of
 from krisis.statistics.risk_tests import fewest_rows
 from krisis.statistics.sample_size import assured_rows
+from krisis.verbs.plan.study import Study, certificate_power, plan_certificate
 
 
 def sample(losses: Sequence[float], scores: Sequence[float] | None = None, size: int = 1) -> Sample:

@@ -38,7 +38,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "sheet": ("krisis.verbs.sheet.command", "Write the reporting sheet (TRIPOD-LLM) of a run."),
     },
     "Decide": {
-        "plan": ("krisis.cli.plan", "Estimate the sample size of a study."),
+        "plan": ("krisis.verbs.plan.command", "Estimate the sample size of a study."),
         "selective": ("krisis.cli.selective", "Measure how well confidence ranks the answers."),
         "calibrate": ("krisis.cli.calibrate", "Fit a calibrator: from signals to a probability."),
         "certify": ("krisis.cli.certify", "Find a confidence threshold with a bounded risk."),

@@ -25,15 +25,6 @@ from krisis.decisions.sample import (
     check_bounds,
     divided,
 )
-from krisis.decisions.simulated_studies import (
-    AssumedPatients,
-    Judge,
-    Pilot,
-    Studies,
-    certified,
-    found_better,
-    narrow,
-)
 from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
@@ -45,6 +36,15 @@ from krisis.statistics.sample_size import (
     difference_power,
     non_inferiority_power,
     wilson_assurance,
+)
+from krisis.verbs.plan.simulated_studies import (
+    AssumedPatients,
+    Judge,
+    Pilot,
+    Studies,
+    certified,
+    found_better,
+    narrow,
 )
 
 __all__ = [
@@ -136,7 +136,7 @@ class Plan(Documented):
     assumptions: tuple[str, ...] = ()
     pilot: Pilot | None = None
     target_power: float
-    builder: ClassVar[str] = "krisis.pages.plan:plan_document"
+    builder: ClassVar[str] = "krisis.verbs.plan.page:plan_document"
 
     def to_json(self) -> JsonObject:
         """Return the plan as JSON values."""

@@ -11,7 +11,7 @@ from krisis.cli.console import warn_of_damage
 from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.results.loading import load_result
-from krisis.verbs import planning as verbs
+from krisis.verbs import plan as verbs
 
 app = new_app()
 

@@ -16,22 +16,6 @@ from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.decisions.patients import intraclass_correlation
-from krisis.decisions.plan import (
-    Patients,
-    Pilot,
-    Simulation,
-    Study,
-    _Simulator,
-    certificate_formula,
-    certificate_power,
-    is_share,
-    patients_of,
-    plan_certificate,
-    plan_estimate,
-    plan_paired,
-    smallest_size,
-)
-from krisis.decisions.simulated_studies import AssumedPatients, certified, found_better
 from krisis.errors import InvalidValue, UserError
 from krisis.metrics import SelectiveAccuracy, default_benchmark_metrics
 from krisis.metrics.accuracy import Accuracy
@@ -45,6 +29,22 @@ from krisis.statistics.sample_size import (
     difference_power,
     non_inferiority_power,
     wilson_assurance,
+)
+from krisis.verbs.plan.simulated_studies import AssumedPatients, certified, found_better
+from krisis.verbs.plan.study import (
+    Patients,
+    Pilot,
+    Simulation,
+    Study,
+    _Simulator,
+    certificate_formula,
+    certificate_power,
+    is_share,
+    patients_of,
+    plan_certificate,
+    plan_estimate,
+    plan_paired,
+    smallest_size,
 )
 
 ACCURACY = Accuracy()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from krisis.decisions.plan import MOST_SIMULATED_ROWS, Plan
 from krisis.pages.document import Document, Section
 from krisis.pages.numbers import Estimate, count, figure, level, points, share
+from krisis.verbs.plan.study import MOST_SIMULATED_ROWS, Plan
 
 _AIMS = {
     "estimate": "estimate a metric",

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from krisis.decisions.plan import (
+from krisis.decisions.sample import DEFAULT_DELTA
+from krisis.errors import InvalidValue, UnknownName
+from krisis.metrics.abstention import SelectiveAccuracy
+from krisis.metrics.accuracy import Accuracy
+from krisis.metrics.base import BaseMetric
+from krisis.metrics.scoring import metric_from_name
+from krisis.results.base import BenchmarkResult
+from krisis.results.loading import load_result, with_rows
+from krisis.verbs.plan.study import (
     DEFAULT_ALPHA,
     Pilot,
     Plan,
@@ -16,14 +24,6 @@ from krisis.decisions.plan import (
     plan_estimate,
     plan_paired,
 )
-from krisis.decisions.sample import DEFAULT_DELTA
-from krisis.errors import InvalidValue, UnknownName
-from krisis.metrics.abstention import SelectiveAccuracy
-from krisis.metrics.accuracy import Accuracy
-from krisis.metrics.base import BaseMetric
-from krisis.metrics.scoring import metric_from_name
-from krisis.results.base import BenchmarkResult
-from krisis.results.loading import load_result, with_rows
 
 AnyRun: TypeAlias = str | Path | BenchmarkResult
 Question: TypeAlias = Literal["estimate", "compare", "non-inferior", "certify"]
