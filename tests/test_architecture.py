@@ -46,10 +46,6 @@ MAY_SEE: dict[str, set[str]] = {
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
     "selective_prediction": {"metrics", "statistics", "confidence", "results"},
     "grid": {"data", "backends", "results", "runs", "execution", "benchmark"},
-    "reading": {
-        *("data", "backends", "execution", "benchmark", "metrics", "statistics"),
-        *("results", "runs"),
-    },
     "verbs": {
         *("data", "backends", "execution", "benchmark", "metrics", "statistics", "confidence"),
         *("results", "runs", "decisions"),
@@ -331,7 +327,7 @@ ROUNDS = {
                 "krisis.decisions.certify",
                 "krisis.verbs.plan.study",
             ),
-            *("krisis.decisions.decide", "krisis.decisions.run_sample", "krisis.reading"),
+            *("krisis.decisions.decide", "krisis.decisions.run_sample", "krisis.verbs.read.desk"),
             *("krisis.execution.assembly", "krisis.execution.progress"),
             *("krisis.execution.stop_when", "krisis.execution.pacing.gate"),
             "krisis.execution.pacing.prices",

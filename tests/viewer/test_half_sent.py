@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.invented_runs import invented_rows, result_of, write_run
 
-from krisis.cli import serving
+from krisis.viewer import serving
 from krisis.viewer.app import create_app
 
 TOKEN = "the-token"

@@ -28,10 +28,10 @@ from krisis.data.base import BaseDataSuite
 from krisis.errors import InvalidValue, RunConflict, UserError
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import RunConfig
-from krisis.reading import ReadingDesk
 from krisis.runs.read import open_run
 from krisis.runs.write import RunWriter
-from krisis.viewer.reading import create_reading_app
+from krisis.verbs.read.desk import ReadingDesk
+from krisis.verbs.read.site import create_reading_app
 from krisis.viewer.security import FORM, LONGEST_FORM
 
 TOKEN = "reader-token-0123456789"
@@ -216,7 +216,7 @@ def test_what_may_not_be_shown_and_what_does_not_fit_is_refused(tmp_path: Path) 
 
 def test_pausing_stops_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("krisis.reading.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("krisis.verbs.read.desk.time.monotonic", lambda: now[0])
     desk = ReadingDesk(suite(), "A", out=tmp_path, limit=2)
     shown = desk.show()
     assert shown is not None

@@ -23,7 +23,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "krisis.cli.resume",
             "Finish a run or a grid that was cut short.",
         ),
-        "read": ("krisis.cli.read", "Have a person answer the cases, as a run."),
+        "read": ("krisis.verbs.read.command", "Have a person answer the cases, as a run."),
         "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
     },
     "Look": {

@@ -8,9 +8,9 @@ from pathlib import Path
 import typer
 
 from krisis.cli.help import command, new_app
-from krisis.cli.serving import serve
 from krisis.execution.prompts import shown_again
 from krisis.viewer.app import create_app
+from krisis.viewer.serving import serve
 
 app = new_app()
 

@@ -23,7 +23,7 @@ _MEDIA = {"viewer.css": "text/css", "theme.js": "text/javascript", "reading.js":
 
 
 class Desk(Protocol):
-    """Who hands out cases and takes answers; see `krisis.reading.ReadingDesk`."""
+    """Who hands out cases and takes answers; see `krisis.verbs.read.desk.ReadingDesk`."""
 
     reader: str
 
@@ -32,7 +32,7 @@ class Desk(Protocol):
         """Count the cases that are done."""
 
     def show(self) -> Any:
-        """Return the case to be read now (`krisis.reading.ShownCase`); None when all are read."""
+        """Return the case to be read now, a `ShownCase` of the desk; None when all are read."""
 
     def pause(self) -> None:
         """Stop the clock of the case that is shown."""

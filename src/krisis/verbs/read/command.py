@@ -11,12 +11,12 @@ import typer
 from krisis.api.scoring import load
 from krisis.cli.console import print_document
 from krisis.cli.help import command, new_app
-from krisis.cli.serving import serve
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import RunConfig
 from krisis.json_values import JsonObject
-from krisis.reading import ReadingDesk
-from krisis.viewer.reading import create_reading_app
+from krisis.verbs.read.desk import ReadingDesk
+from krisis.verbs.read.site import create_reading_app
+from krisis.viewer.serving import serve
 
 app = new_app()
 

@@ -1,0 +1,1 @@
+"""A person answers the cases in a browser, as a run."""
