@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.certify import CONFIDENCE, ERRORS, SHARES
-from krisis.decisions.audit_groups import ALPHA, GroupOptions, Ratio, flag_tests, power_doubled
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
 from krisis.statistics.group_gaps import holm
+from krisis.verbs.audit.groups import ALPHA, GroupOptions, Ratio, flag_tests, power_doubled
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from krisis.errors import KrisisError
     from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
     from krisis.results.result import BenchmarkResult
+    from krisis.verbs.audit import audit
     from krisis.verbs.check import check
     from krisis.verbs.costing import decide
-    from krisis.verbs.deciding import audit, certify, selective, verify
+    from krisis.verbs.deciding import certify, selective, verify
     from krisis.verbs.drawing import figure, report
     from krisis.verbs.forgetting import forget
     from krisis.verbs.monitor import monitor
@@ -39,7 +40,7 @@ _HOMES = {
     "PatientRecord": "krisis.data.base",
     "SuiteConfig": "krisis.data.base",
     "Task": "krisis.data.base",
-    "audit": "krisis.verbs.deciding",
+    "audit": "krisis.verbs.audit",
     "certify": "krisis.verbs.deciding",
     "check": "krisis.verbs.check",
     "compare": "krisis.api.scoring",

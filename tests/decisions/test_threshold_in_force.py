@@ -15,7 +15,6 @@ from tests.fixture_results import sure
 from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
 import krisis
-from krisis.decisions.audit_groups import GroupOptions, audit_groups
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import CostTable
 from krisis.decisions.decide import DecideOptions, Decision, decide_run
@@ -31,6 +30,7 @@ from krisis.metrics.base import Rows
 from krisis.metrics.items import RunItems
 from krisis.pages.verdict import usable_line, verdict_of
 from krisis.results.run_items import items_of_result, source_of
+from krisis.verbs.audit.groups import GroupOptions, audit_groups
 
 BOUND = RiskBound(risk=0.3, delta=0.2)
 COSTS = CostTable(costs={(0, 1): 1.0, (1, 0): 5.0}, defer=0.5)

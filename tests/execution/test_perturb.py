@@ -17,7 +17,6 @@ from krisis.backends.elicitation import Asking
 from krisis.backends.scripted import ScriptedBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, SecondUnit, Task
 from krisis.data.perturbation import Perturbed
-from krisis.decisions.stability import Agreement, stability_of
 from krisis.errors import InvalidValue, ProviderUnavailable, RunConflict, UserError
 from krisis.execution.cache import ReplyCache
 from krisis.execution.grid import plan_of
@@ -27,6 +26,7 @@ from krisis.execution.stopping import Stop
 from krisis.results.matching import match_runs
 from krisis.results.stops import Interrupted
 from krisis.runs.load import list_runs, load_run
+from krisis.verbs.audit.stability import Agreement, stability_of
 
 TASK = Task(
     "high",

@@ -31,7 +31,6 @@ from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.scripted import ScriptedBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, SecondUnit, Task
-from krisis.decisions.stability import stability_of
 from krisis.errors import InvalidFile, RunConflict, UserError
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.options import Execution
@@ -48,6 +47,7 @@ from krisis.runs.provider_batches import BatchRequest, ProviderBatch
 from krisis.runs.read import open_run
 from krisis.runs.review import add_review, read_reviews, review_file
 from krisis.runs.write import RunWriter
+from krisis.verbs.audit.stability import stability_of
 from krisis.viewer import search
 from krisis.viewer.catalogue import Catalogue
 

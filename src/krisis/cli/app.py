@@ -48,7 +48,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Check that a certified risk still holds, over time.",
         ),
         "decide": ("krisis.cli.decide", "Estimate what answering and deferring cost."),
-        "audit": ("krisis.cli.audit", "Check performance by subgroup."),
+        "audit": ("krisis.verbs.audit.command", "Check performance by subgroup."),
         "check": (
             "krisis.verbs.check.command",
             "Check a run against requirements; exit 1 if one fails.",

@@ -8,8 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.decisions.audit import Audit
-from krisis.decisions.audit_groups import GroupAudit
 from krisis.decisions.certify import Certificate
 from krisis.decisions.decide import Decision
 from krisis.decisions.decision_curve import DecisionCurve
@@ -20,6 +18,8 @@ from krisis.pages.charts.curves import certified
 from krisis.pages.charts.spec import page_chart
 from krisis.pages.document import Chart, Content, Document, Facts, Section, Sentences, Table
 from krisis.verbs.audit.chart import gap_forest, group_curves
+from krisis.verbs.audit.groups import GroupAudit
+from krisis.verbs.audit.result import Audit
 from krisis.verbs.decide.chart import cost, net_benefit, team_errors
 
 

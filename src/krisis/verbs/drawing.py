@@ -8,7 +8,6 @@ from pathlib import Path
 
 from krisis.api.given import AnyCalibrator, AnyCertificate, AnyRun, calibrator_of, certificate_of
 from krisis.api.scoring import load, results_of
-from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
@@ -33,6 +32,7 @@ from krisis.results.ids import ShownIds
 from krisis.results.loading import reproduce_command
 from krisis.results.matching import refuse_other_data
 from krisis.results.run_items import items_of
+from krisis.verbs.audit.groups import audit_groups
 from krisis.verbs.costing import baselines_of
 from krisis.verbs.report.figures import FigureOptions, runs_figure
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from krisis.decisions.audit_groups import HEADINGS, GroupAudit
 from krisis.pages.charts.curves import Curve, CurvePanels
 from krisis.pages.charts.forest import Panel, panel_columns, panel_row
 from krisis.pages.charts.spec import FigureSpec
 from krisis.pages.numbers import Estimate, share
 from krisis.pages.palette import CORRECT, WRONG
 from krisis.pages.style import Mark, Series, Style
+from krisis.verbs.audit.groups import HEADINGS, GroupAudit
 
 
 def group_curves(audit: GroupAudit, column: str, style: Style) -> FigureSpec:

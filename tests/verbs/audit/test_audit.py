@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 
 import krisis
 from krisis.cli.app import app
-from krisis.decisions.audit import Audit
-from krisis.decisions.audit_groups import Group, GroupAudit, GroupOptions, audit_groups
 from krisis.decisions.threshold_in_force import RiskBound
 from krisis.errors import InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.pages.audit import flag_line, group_table
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import read_items
+from krisis.verbs.audit.groups import Group, GroupAudit, GroupOptions, audit_groups
+from krisis.verbs.audit.page import flag_line, group_table
+from krisis.verbs.audit.result import Audit
 
 Draw = np.random.Generator
 # No threshold is certified at so low a risk: every answer counts.

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from krisis.decisions.stability import stability_of, stability_of_saved
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult
-from krisis.pages.audit import stability_section
 from krisis.pages.document import Sentences
 from krisis.results.account import Provenance, RunFacts
 from krisis.results.base import BenchmarkResult
+from krisis.verbs.audit.page import stability_section
+from krisis.verbs.audit.stability import stability_of, stability_of_saved
 
 
 def row(

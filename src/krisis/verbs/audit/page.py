@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from krisis.decisions.audit import Audit
-from krisis.decisions.audit_groups import ALPHA, HEADINGS, Group, GroupAudit, Measure
-from krisis.decisions.stability import Agreement, Figure, Places, Stability
 from krisis.pages.document import (
     Cell,
     Column,
@@ -34,6 +31,9 @@ from krisis.pages.numbers import (
 from krisis.pages.verdict import usable_line
 from krisis.results.group_labels import group_words
 from krisis.statistics.group_gaps import SMALLEST_GROUP
+from krisis.verbs.audit.groups import ALPHA, HEADINGS, Group, GroupAudit, Measure
+from krisis.verbs.audit.result import Audit
+from krisis.verbs.audit.stability import Agreement, Figure, Places, Stability
 
 
 def audit_document(audit: Audit) -> Document:

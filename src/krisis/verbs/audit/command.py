@@ -11,7 +11,7 @@ from krisis.cli.certify import Calibration, Confidence, LossName, Mode
 from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK
-from krisis.verbs import deciding as verbs
+from krisis.verbs import audit as verbs
 
 app = new_app()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from krisis.decisions.audit_groups import GroupAudit
-from krisis.decisions.stability import Stability
 from krisis.display import Documented
 from krisis.json_values import JsonObject
+from krisis.verbs.audit.groups import GroupAudit
+from krisis.verbs.audit.stability import Stability
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Audit(Documented):
 
     groups: GroupAudit
     stability: Stability | None = None
-    builder: ClassVar[str] = "krisis.pages.audit:audit_document"
+    builder: ClassVar[str] = "krisis.verbs.audit.page:audit_document"
 
     def to_json(self) -> JsonObject:
         """Return the findings under groups and stability."""
