@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import best_seconds, line
-from krisis.confidence.evaluation import DEFAULT_GRID
 from krisis.metrics.selective_prediction import risk_coverage_curve
 from krisis.metrics.weighted_curve import CurveItems, CurveStatistic
 from krisis.statistics.bootstrap import cluster_bootstrap
+from krisis.verbs.selective.evaluation import DEFAULT_GRID
 
 N_LARGE = 10_000_000
 

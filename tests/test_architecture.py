@@ -314,7 +314,7 @@ DRAWS = {
 ROUNDS = {
     "krisis.backends.prompt": "what a model reads keeps the decimals of its data",
     "krisis.backends.reply": "quotes a model in an error",
-    "krisis.confidence.evaluation": "a key of the JSON",
+    "krisis.verbs.selective.evaluation": "a key of the JSON",
     "krisis.metrics.weighted_curve": "a key of the JSON",
     "krisis.decisions.costs": "YAML that is read back",
     "krisis.display": "places in a drawing, and scores in a shell",

@@ -17,13 +17,13 @@ from starlette.testclient import TestClient
 from tests.commands import krisis
 from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
-from krisis.confidence.evaluation import SelectiveOptions, evaluate
 from krisis.confidence.variants import scores_of
 from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import RowColumns
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Table
+from krisis.verbs.selective.evaluation import SelectiveOptions, evaluate
 from krisis.viewer.app import create_app
 
 # What says where a row is, or when a file was made, is no figure.

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from krisis.verbs.audit import audit
     from krisis.verbs.check import check
     from krisis.verbs.costing import decide
-    from krisis.verbs.deciding import certify, selective, verify
+    from krisis.verbs.deciding import certify, verify
     from krisis.verbs.drawing import figure, report
     from krisis.verbs.forgetting import forget
     from krisis.verbs.monitor import monitor
     from krisis.verbs.plan import plan
+    from krisis.verbs.selective import selective
 
 __version__ = "0.1.0"
 
@@ -53,7 +54,7 @@ _HOMES = {
     "report": "krisis.verbs.drawing",
     "run": "krisis.api.running",
     "score": "krisis.api.scoring",
-    "selective": "krisis.verbs.deciding",
+    "selective": "krisis.verbs.selective",
     "verify": "krisis.verbs.deciding",
 }
 

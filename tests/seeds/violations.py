@@ -19,7 +19,7 @@ import krisis.selective_prediction as sp
 from krisis import benchmark
 from krisis.backends import prompt
 from krisis.benchmark import Benchmark
-from krisis.confidence import artifact, evaluation, models, signals, variants
+from krisis.confidence import models, signals, variants
 from krisis.data.ckd import courses, deferral, egfr, imputation, records, uci
 from krisis.data.ckd import suite as kidney
 from krisis.data.phq8 import run_file
@@ -32,6 +32,7 @@ from krisis.metrics.table import NO_LABEL, Table
 from krisis.results import account
 from krisis.results.result import BenchmarkResult
 from krisis.statistics import bootstrap
+from krisis.verbs.selective import artifact, evaluation
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch, Path], None]

@@ -39,8 +39,14 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Decide": {
         "plan": ("krisis.verbs.plan.command", "Estimate the sample size of a study."),
-        "selective": ("krisis.cli.selective", "Measure how well confidence ranks the answers."),
-        "calibrate": ("krisis.cli.calibrate", "Fit a calibrator: from signals to a probability."),
+        "selective": (
+            "krisis.verbs.selective.command",
+            "Measure how well confidence ranks the answers.",
+        ),
+        "calibrate": (
+            "krisis.verbs.selective.calibrate_command",
+            "Fit a calibrator: from signals to a probability.",
+        ),
         "certify": ("krisis.cli.certify", "Find a confidence threshold with a bounded risk."),
         "verify": ("krisis.cli.verify", "Check a certificate on new patients."),
         "monitor": (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from krisis.confidence.evaluation import Evaluation
 from krisis.errors import InvalidValue
 from krisis.pages.charts.curves import Curve, risk_coverage
 from krisis.pages.charts.files import write_figure
 from krisis.pages.numbers import count
-from krisis.pages.selective import run_names
 from krisis.pages.style import style_of
+from krisis.verbs.selective.evaluation import Evaluation
+from krisis.verbs.selective.page import run_names
 
 _MOST_CURVES = 3
 

@@ -17,13 +17,13 @@ from tests.invented_runs import invented_rows, result_of, write_run
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
-from krisis.cli.selective import with_progress
 from krisis.errors import MissingExtra, UserError
 from krisis.metrics import EvaluationResult
 from krisis.pages.charts.files import check_figure_file
 from krisis.results.result import BenchmarkResult
+from krisis.verbs.selective.command import with_progress
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _SPEC = importlib.util.spec_from_file_location(
     "phq8_run_files", ROOT / "tests" / "confidence" / "phq8_run_files.py"
 )

@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from krisis.confidence.artifact import EXCESS_NOTE, NOTHING_PREDICTED, Selective, population
 from krisis.confidence.calibrators import missing_lines
-from krisis.confidence.evaluation import Evaluation
 from krisis.confidence.variants import CALIBRATED, constant_value
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping
@@ -19,6 +17,8 @@ from krisis.pages.document import Cell, Column, Document, Section, Table
 from krisis.pages.numbers import Estimate, count, figure, given, level, share
 from krisis.pages.ties import ties_sentence
 from krisis.results.loading import distinct_names
+from krisis.verbs.selective.artifact import EXCESS_NOTE, NOTHING_PREDICTED, Selective, population
+from krisis.verbs.selective.evaluation import Evaluation
 
 # Figure of selective prediction → its heading.
 AREAS = {

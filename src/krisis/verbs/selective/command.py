@@ -12,14 +12,14 @@ from rich.progress import Progress
 
 from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.confidence.evaluation import DEFAULT_GRID
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.metrics.items import RunItems
 from krisis.pages.charts.files import check_figure_file
 from krisis.terminal_edge import live_console
-from krisis.verbs import deciding as verbs
+from krisis.verbs import selective as verbs
 from krisis.verbs.selective.chart import draw_evaluation
+from krisis.verbs.selective.evaluation import DEFAULT_GRID
 
 app = new_app()
 _GRID = ",".join(map(str, DEFAULT_GRID))

@@ -10,12 +10,6 @@ from datetime import datetime
 from typing import ClassVar
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.confidence.evaluation import (
-    NOT_RESAMPLED,
-    Evaluation,
-    VariantCurve,
-    coverage_key,
-)
 from krisis.display import Documented
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
@@ -25,6 +19,12 @@ from krisis.metrics.table import Loss
 from krisis.metrics.weighted_curve import area_key, risk_key
 from krisis.statistics.intervals import Interval
 from krisis.statistics.pseudo_answer import METHOD
+from krisis.verbs.selective.evaluation import (
+    NOT_RESAMPLED,
+    Evaluation,
+    VariantCurve,
+    coverage_key,
+)
 
 SCHEMA_VERSION = "1"
 # Of more working points an artifact holds as many, evenly chosen.
@@ -285,7 +285,7 @@ class Selective(Documented):
     artifact: JsonObject
     calibrator: Calibrator | None = None
     warnings: tuple[str, ...] = ()
-    builder: ClassVar[str] = "krisis.pages.selective:selective_document"
+    builder: ClassVar[str] = "krisis.verbs.selective.page:selective_document"
 
     def figures(self, run: int = 0) -> dict[str, dict[str, float]]:
         """Return the figures of every confidence of one run, such as aurc and augrc."""
