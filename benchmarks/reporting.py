@@ -11,8 +11,8 @@ from tests.invented_runs import invented_rows, result_of, write_run
 from benchmarks.timing import best_seconds, line
 from krisis.pages.run import run_document
 from krisis.pages.shell import page as page_of
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_result
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 from krisis.viewer.app import _answer
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.filters import RowFilter

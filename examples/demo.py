@@ -17,8 +17,8 @@ from krisis import Benchmark, BenchmarkResult, SuiteConfig, Task, registry
 from krisis.data.ckd.suite import CKDSuite
 from krisis.json_values import write_text
 from krisis.pages.shell import page
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.report import format_report
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 
 PAGES = Path("demo")
 TASKS = (Task.DETECTION, Task.STAGING, Task.PROGRESSION)

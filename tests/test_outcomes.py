@@ -33,12 +33,12 @@ from krisis.metrics.partition import Partition, deferral_cell, verdict
 from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.metrics.table import Answers
 from krisis.outcomes import NO_ANSWER_CLASSES, outcome_of
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result
 from krisis.verbs.check.gate import Check, Gate, check_run
 from krisis.verbs.check.page import found_words
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 
 BEFORE = Path(__file__).parent / "fixtures" / "metrics" / "values_before_outcomes.json"
 YES_NO = Task("sepsis", "Is it so?", {0: "no", 1: "yes"}, positive=1)

@@ -22,10 +22,10 @@ from krisis.metrics.forms import Form, Share, Uncertainty
 from krisis.metrics.table import Table
 from krisis.pages.run import run_document
 from krisis.pages.shell import page as page_of
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import best_first, side_by_side
 from krisis.verbs.check.gate import Gate, check_run
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 
 
 class ConfidentErrors(BaseMetric):

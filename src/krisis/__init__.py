@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from krisis.api.running import run
-    from krisis.api.scoring import compare, load, score
+    from krisis.api.scoring import load, score
     from krisis.backends.base import BackendResponse, BaseBackend
     from krisis.benchmark import Benchmark
     from krisis.data.base import BaseDataSuite, FeatureSet, PatientRecord, SuiteConfig, Task
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from krisis.results.result import BenchmarkResult
     from krisis.verbs.audit import audit
     from krisis.verbs.check import check
+    from krisis.verbs.compare import compare
     from krisis.verbs.costing import decide
     from krisis.verbs.deciding import certify, verify
     from krisis.verbs.drawing import figure, report
@@ -44,7 +45,7 @@ _HOMES = {
     "audit": "krisis.verbs.audit",
     "certify": "krisis.verbs.deciding",
     "check": "krisis.verbs.check",
-    "compare": "krisis.api.scoring",
+    "compare": "krisis.verbs.compare",
     "decide": "krisis.verbs.costing",
     "figure": "krisis.verbs.drawing",
     "forget": "krisis.verbs.forgetting",

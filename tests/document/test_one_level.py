@@ -24,11 +24,11 @@ from krisis.pages.numbers import Estimate
 from krisis.pages.run import run_document
 from krisis.pages.shell import page
 from krisis.pages.shell import page as page_of
-from krisis.results.comparison.base import Comparison
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.verbs.compare.comparison import Comparison
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 from krisis.verbs.report.figures import KINDS, FigureOptions, runs_figure
 from krisis.viewer.app import create_app
 

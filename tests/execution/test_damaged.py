@@ -14,7 +14,6 @@ from tests.invented_runs import edit_run, forge_run, only_run
 from typer.testing import CliRunner
 
 from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord
-from krisis.cli.compare import app as compare
 from krisis.cli.doctor import app as doctor
 from krisis.cli.show import app as show
 from krisis.data.base import RecordListSuite
@@ -31,6 +30,7 @@ from krisis.runs.load import load_run
 from krisis.runs.places import WriterLock
 from krisis.runs.repair import Salvage, repair
 from krisis.verbs.check.command import app as check
+from krisis.verbs.compare.command import app as compare
 
 N_RECORDS = 500
 METRICS = [Accuracy(), SelectiveAccuracy()]

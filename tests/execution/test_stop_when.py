@@ -31,10 +31,10 @@ from krisis.execution.stopping import Stop
 from krisis.metrics import Accuracy, DeferralAlignment
 from krisis.pages.run import run_document
 from krisis.pages.shell import page as page_of
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.side_by_side import warned
 from krisis.results.stops import BudgetReached, Decided, Interrupted, StopRule
 from krisis.runs.load import list_runs, load_run
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 
 
 def drawn(*named: object) -> float:

@@ -26,10 +26,10 @@ from krisis.metrics.clinical_calibration import (
 from krisis.metrics.level_form import Recalibration
 from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.table import Answers
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.intervals import Interval
 from krisis.statistics.recalibration import profile_interval
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 
 
 def invented(n: int, seed: int = 0, *, digits: int | None = None, per_patient: int = 1) -> Rows:

@@ -17,14 +17,14 @@ from krisis.metrics.explanations import METHODS, REASONS
 from krisis.metrics.scoring import score_all
 from krisis.metrics.selective_prediction import RiskAtCoverage
 from krisis.metrics.table import Answers
-from krisis.pages.compare import runs_sections
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import side_by_side
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import REPLICATE_METHODS
+from krisis.verbs.compare.page import runs_sections
 
 SOURCE = Path(__file__).parents[2] / "src" / "krisis"
-STAGES = ("statistics", "metrics", "confidence", "results")
+STAGES = ("statistics", "metrics", "confidence", "results", "verbs/selective", "verbs/compare")
 CODE = r'"([a-z0-9]+(?:_[a-z0-9]+)+)"'
 REASON = re.compile(
     rf"(?:Undefined\(|Interval\.undefined\(|no_case = |never = |reason = |answered = )\s*{CODE}"

@@ -25,10 +25,10 @@ from krisis.metrics.risk_coverage import risk_coverage_curve
 from krisis.metrics.selective_prediction import AURC
 from krisis.pages.numbers import Estimate, change
 from krisis.results.account import RunFacts
-from krisis.results.comparison.base import Comparison
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Interrupted
+from krisis.verbs.compare.comparison import Comparison
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 
 METRICS = [SelectiveAccuracy(), AnswerRate(), AURC()]
 ROWS = [

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.metrics.base import Direction, MetricScore
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import best_first, cell_dict, metric_cell, side_by_side
 from krisis.statistics.intervals import Interval
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 
 
 def run_of(direction: Direction, value: float, **details: object) -> BenchmarkResult:

@@ -16,7 +16,7 @@ import uvicorn
 from tests.invented_runs import begin_run, invented_rows, result_of, write_run
 
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.results.comparison.compare import CompareOptions
+from krisis.verbs.compare.pairs import CompareOptions
 from krisis.viewer.app import PAGES, create_app
 from krisis.viewer.pages import compare
 

@@ -21,8 +21,8 @@ from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import verdict
 from krisis.metrics.table import Table
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_results
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.pages import compare, pair
 from krisis.viewer.pages.compare import MOST_RUNS, N_OFFERED, in_order, options_for, page

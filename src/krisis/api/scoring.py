@@ -1,4 +1,4 @@
-"""`krisis.load`, `krisis.score` and `krisis.compare`."""
+"""`krisis.load` and `krisis.score`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from pydantic import ValidationError
 
-from krisis import registry
 from krisis.answers import Label
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.imported.base import ImportOptions
@@ -21,7 +20,6 @@ from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metrics_from_names
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
-from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.loading import expanded, load_result, load_results, with_rows
 from krisis.results.parquet import is_parquet, load_parquet
 
@@ -222,60 +220,3 @@ def results_of(runs: Sequence[AnyRun] | Mapping[str, AnyRun]) -> dict[str, Bench
     for run in runs:
         given += [run] if isinstance(run, BenchmarkResult) else expanded([Path(run)])
     return load_results(given)
-
-
-def compare(
-    *runs: AnyRun | Mapping[str, AnyRun],
-    metrics: Sequence[Metric] = (),
-    primary: str | None = None,
-    margin: float | Mapping[str, float] | None = None,
-    permutations: int = 1999,
-    seed: int = 42,
-    level: float = 0.95,
-) -> Comparison:
-    """Compare runs on the same cases, pair by pair: differences with intervals and p-values.
-
-    Arguments:
-        runs: Two or more runs, by path or in memory, or one mapping of names to runs; a folder
-            stands for the runs in it.
-        metrics: Only these metrics, by name or as such; fewer tests.
-        primary: The metric that is tested alone, without adjustment for the others.
-        margin: Non-inferiority margin: one number, or one per metric.
-        permutations: Number of permutations of patients.
-        seed: Seed of the permutations.
-        level: The level of intervals and tests.
-
-    Returns:
-        A `Comparison`: ``pairs`` with a `MetricDelta` per metric, ``to_frame()``, ``to_dict()``.
-
-    >>> import krisis
-    >>> rows = {"y": [0, 1] * 20, "a": [0, 1] * 20, "b": [0, 0] * 20, "case": range(40)}
-    >>> ways = [krisis.score(rows, truth="y", prediction=n, id="case", model=n) for n in "ab"]
-    >>> pair = krisis.compare(*ways, metrics=["accuracy"]).pairs[0]
-    >>> pair.deltas["accuracy"].delta, pair.deltas["accuracy"].verdict()
-    (-0.5, 'worse')
-    """
-    named = [run for run in runs if isinstance(run, Mapping)]
-    if named and len(runs) > 1:
-        raise InvalidValue("give runs one by one, or one mapping of names to runs")
-    loaded = results_of(
-        named[0] if named else [run for run in runs if not isinstance(run, Mapping)]
-    )
-    options = CompareOptions(
-        tuple(_compared(metrics)), permutations, seed, level, margin, primary=primary
-    )
-    return compare_runs(loaded, options)
-
-
-def _compared(metrics: Sequence[Metric]) -> list[Metric]:
-    """Return names of scores that the runs have, and metrics of one's own or of a bundle as such.
-
-    A name stays a name: the runs are compared in the form in which they were scored.
-    """
-    found: list[Metric] = []
-    for one in [metrics] if isinstance(metrics, str) else metrics:
-        own = isinstance(one, str) and (
-            registry.is_place(one) or one.partition("[")[0] in registry.table("bundles")
-        )
-        found += metrics_from_names([str(one)]) if own else [one]
-    return found

@@ -30,7 +30,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "show": ("krisis.cli.show", "Print the report of a run, or score it again."),
         "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
         "compare": (
-            "krisis.cli.compare",
+            "krisis.verbs.compare.command",
             "Compare runs on the same cases, pair by pair.",
         ),
         "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),

@@ -36,9 +36,9 @@ from krisis.pages.grid import GridResult, TaskRuns
 from krisis.pages.numbers import count, dollars
 from krisis.pages.shell import page
 from krisis.results.base import BenchmarkResult
-from krisis.results.comparison.compare import compare_runs
 from krisis.results.stops import Decided, Detached, Interrupted
 from krisis.runs.places import WriterLock
+from krisis.verbs.compare.pairs import compare_runs
 
 
 def announce(sentence: str) -> None:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from krisis.display import Documented
-from krisis.pages.compare import (
+from krisis.pages.document import Cell, Column, Document, Section, Sentences, Table
+from krisis.results.base import BenchmarkResult
+from krisis.results.side_by_side import side_by_side
+from krisis.verbs.compare.comparison import Comparison
+from krisis.verbs.compare.page import (
     best_sentences,
     many_runs_sections,
     runs_sections,
     spending_table,
 )
-from krisis.pages.document import Cell, Column, Document, Section, Sentences, Table
-from krisis.results.base import BenchmarkResult
-from krisis.results.comparison.base import Comparison
-from krisis.results.side_by_side import side_by_side
 
 
 @dataclass(frozen=True, slots=True)

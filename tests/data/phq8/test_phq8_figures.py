@@ -19,9 +19,9 @@ from krisis.execution.options import Execution
 from krisis.metrics import BrierScore, TotalBias
 from krisis.metrics.base import Rows
 from krisis.results.base import BenchmarkResult
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.report_tables import headline
 from krisis.results.side_by_side import best_first, side_by_side
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 
 
 class PerfectReader(BaseBackend):

@@ -19,12 +19,12 @@ from krisis.errors import InvalidValue, KrisisError, UnknownName
 from krisis.metrics import DeferralAlignment, score_all
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.markdown import markdown_text
-from krisis.results.comparison.compare import CompareOptions
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import BudgetReached, Decided, Interrupted, StopCause
 from krisis.runs.read import open_run
 from krisis.verbs.check.gate import Check, Gate, Judged, State, check_run
 from krisis.verbs.check.page import junit_xml
+from krisis.verbs.compare.pairs import CompareOptions
 
 
 def states(run: BenchmarkResult, *require: str) -> list[str]:

@@ -15,10 +15,10 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.abstention import NoAnswerRate, NotEvaluatedRate
 from krisis.metrics.base import MetricScore
-from krisis.results.comparison.compare import CompareOptions, MetricDelta, compare_runs
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Decided
 from krisis.statistics.intervals import Interval
+from krisis.verbs.compare.pairs import CompareOptions, MetricDelta, compare_runs
 
 State = Literal["met", "failed", "not judged"]
 _COUNTED = {metric.key: metric.name for metric in (NoAnswerRate, NotEvaluatedRate)}

@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.pages.cases import ChartFile, PairCases
-from krisis.pages.compare import comparison_document
 from krisis.pages.document import Document
 from krisis.pages.html import CaseAddress, body_html
-from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.loading import distinct_names
 from krisis.runs.read import state_of
+from krisis.verbs.compare.page import comparison_document
+from krisis.verbs.compare.pairs import CompareOptions, Comparison, compare_runs
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.entries import Entry
 from krisis.viewer.page import Page, text_of

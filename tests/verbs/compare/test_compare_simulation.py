@@ -12,8 +12,8 @@ import pytest
 from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.forms import Form
 from krisis.metrics.scoring import metrics_from_names, score_all
-from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.result import BenchmarkResult
+from krisis.verbs.compare.pairs import CompareOptions, Comparison, compare_runs
 
 METRICS = metrics_from_names(["default", "selective"])
 N_PATIENTS = 80

@@ -31,12 +31,12 @@ from krisis.pages.document import (
 )
 from krisis.pages.numbers import Estimate, count
 from krisis.pages.style import Style
-from krisis.results.comparison.base import Comparison, MetricDelta, Pair
 from krisis.results.ids import ShownIds
 from krisis.results.missing import MissingCases
 from krisis.results.report_tables import mixture, optional_stopping
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, best_first, short_name
+from krisis.verbs.compare.comparison import Comparison, MetricDelta, Pair
 
 OUTCOMES = ("right", "wrong", "left")  # left to a person: abstained, or without an answer
 

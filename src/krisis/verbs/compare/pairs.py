@@ -14,7 +14,6 @@ from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.paired import Exchanges, PairedDifference, TableForm, paired_differences
 from krisis.metrics.scoring import metric_of, registered_metrics, score_all, undefined_form
 from krisis.metrics.table import Table
-from krisis.results.comparison.base import CompareOptions, Comparison, MetricDelta, Pair
 from krisis.results.matching import (
     RowKeys,
     changed_rows,
@@ -25,6 +24,7 @@ from krisis.results.missing import missing_cases
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import margin_verdict, non_inferior
+from krisis.verbs.compare.comparison import CompareOptions, Comparison, MetricDelta, Pair
 
 __all__ = ["CompareOptions", "Comparison", "MetricDelta", "Pair", "compare_runs"]
 

@@ -12,13 +12,13 @@ from krisis.display import Documented, ShortRepr, cut, listed
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, Direction, MetricScores
-from krisis.results.comparison.agreement import ReaderAgreement, reader_agreement
 from krisis.results.frames import frame_of
 from krisis.results.matching import ChangedRow, MatchedRuns
 from krisis.results.missing import MissingCases
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, side_by_side
 from krisis.statistics.intervals import Interval
+from krisis.verbs.compare.agreement import ReaderAgreement, reader_agreement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,7 +163,7 @@ class Comparison(Documented):
     options: CompareOptions
     n_permutations: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict)
-    builder: ClassVar[str] = "krisis.pages.compare:comparison_document"
+    builder: ClassVar[str] = "krisis.verbs.compare.page:comparison_document"
 
     def __repr__(self) -> str:
         basis = listed(list(dict.fromkeys(pair.basis for pair in self.pairs)))

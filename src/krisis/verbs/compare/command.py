@@ -7,15 +7,15 @@ from pathlib import Path
 
 import typer
 
-from krisis.api import scoring as verbs
 from krisis.cli.console import warn_of_damage
 from krisis.cli.formats import Format, Output, Verbose, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
-from krisis.pages.compare import comparison_document
 from krisis.pages.shell import page
 from krisis.terminal_edge import live_console
+from krisis.verbs import compare as verbs
+from krisis.verbs.compare.page import comparison_document
 
 app = new_app()
 

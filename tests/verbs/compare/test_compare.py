@@ -26,12 +26,17 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import Direction, EvaluationResult, MetricScore, MetricScores, Rows
-from krisis.pages.compare import margin_words
 from krisis.pages.document import Table
 from krisis.pages.numbers import Estimate
 from krisis.pages.shell import page as page_of
-from krisis.results.comparison.agreement import reader_agreement
-from krisis.results.comparison.compare import (
+from krisis.results.loading import load_results
+from krisis.results.result import BenchmarkResult
+from krisis.results.side_by_side import warned
+from krisis.statistics.intervals import Interval
+from krisis.task_facts import TaskFacts
+from krisis.verbs.compare.agreement import reader_agreement
+from krisis.verbs.compare.page import margin_words
+from krisis.verbs.compare.pairs import (
     CompareOptions,
     Comparison,
     MetricDelta,
@@ -39,11 +44,6 @@ from krisis.results.comparison.compare import (
     compare_runs,
     unpaired_interval,
 )
-from krisis.results.loading import load_results
-from krisis.results.result import BenchmarkResult
-from krisis.results.side_by_side import warned
-from krisis.statistics.intervals import Interval
-from krisis.task_facts import TaskFacts
 
 QUICK = CompareOptions(n_permutations=399)
 KEYS = tuple(metric.key for metric in default_benchmark_metrics() if metric.compared_by_default)

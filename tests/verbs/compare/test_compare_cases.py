@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.scoring import metrics_from_names, score_all
-from krisis.pages.compare import case_sentences
 from krisis.pages.document import Table
 from krisis.pages.shell import page
 from krisis.pages.terminal import terminal_text
-from krisis.results.comparison.base import Comparison
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.result import BenchmarkResult
+from krisis.verbs.compare.comparison import Comparison
+from krisis.verbs.compare.page import case_sentences
+from krisis.verbs.compare.pairs import CompareOptions, compare_runs
 
 # Said by careful, said by bold, should be deferred: how often.
 CASES = {

@@ -1,1 +1,0 @@
-"""Stage 4: two or more runs on the same cases."""
