@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.certify import CONFIDENCE, ROWS_PER_PATIENT, SHARES, SPREAD, WORLDS, World
-from krisis.decisions.population import Population, Quantity
-from krisis.decisions.reader import best_threshold, cross_fitted
 from krisis.decisions.sample import accepts
 from krisis.metrics.table import FloatArray, Units
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.verbs.decide.population import Population, Quantity
+from krisis.verbs.decide.reader import best_threshold, cross_fitted
 
 # A missed case costs 150, a false alarm 50, a deferral 20; 30 % are positive, and errors are 1.4
 # times as frequent among them and 0.8 times as frequent among the others as the world says.

@@ -12,7 +12,6 @@ from krisis.data.base import PatientRecord
 from krisis.data.support2.file import DISEASES
 from krisis.data.support2.suite import Support2Suite
 from krisis.decisions.certify import CertifyOptions, certify_run
-from krisis.decisions.reader import decide_with_reader
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.verify import verify_run
 from krisis.execution.options import Execution
@@ -20,6 +19,7 @@ from krisis.metrics.items import Source
 from krisis.metrics.scoring import metric_from_name
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result
+from krisis.verbs.decide.reader import decide_with_reader
 
 PRICES = (0.1, 0.2)
 RISK = 0.2

@@ -327,7 +327,11 @@ ROUNDS = {
                 "krisis.decisions.certify",
                 "krisis.verbs.plan.study",
             ),
-            *("krisis.decisions.decide", "krisis.decisions.run_sample", "krisis.verbs.read.desk"),
+            *(
+                "krisis.verbs.decide.policies",
+                "krisis.decisions.run_sample",
+                "krisis.verbs.read.desk",
+            ),
             *("krisis.execution.assembly", "krisis.execution.progress"),
             *("krisis.execution.stop_when", "krisis.execution.pacing.gate"),
             "krisis.execution.pacing.prices",

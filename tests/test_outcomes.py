@@ -24,7 +24,6 @@ from krisis.benchmark import Benchmark
 from krisis.cli.app import app
 from krisis.data.base import PatientRecord, RecordListSuite, Task
 from krisis.decisions.certify import CertifyOptions, certify_run
-from krisis.decisions.decision_curve import CurveOptions, decision_curve
 from krisis.errors import InvalidValue
 from krisis.metrics import usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
@@ -39,6 +38,7 @@ from krisis.results.run_items import items_of_result
 from krisis.verbs.check.gate import Check, Gate, check_run
 from krisis.verbs.check.page import found_words
 from krisis.verbs.compare.pairs import CompareOptions, compare_runs
+from krisis.verbs.decide.curve import CurveOptions, decision_curve
 
 BEFORE = Path(__file__).parent / "fixtures" / "metrics" / "values_before_outcomes.json"
 YES_NO = Task("sepsis", "Is it so?", {0: "no", 1: "yes"}, positive=1)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from krisis.verbs.audit import audit
     from krisis.verbs.check import check
     from krisis.verbs.compare import compare
-    from krisis.verbs.costing import decide
+    from krisis.verbs.decide import decide
     from krisis.verbs.deciding import certify, verify
     from krisis.verbs.drawing import figure, report
     from krisis.verbs.forgetting import forget
@@ -46,7 +46,7 @@ _HOMES = {
     "certify": "krisis.verbs.deciding",
     "check": "krisis.verbs.check",
     "compare": "krisis.verbs.compare",
-    "decide": "krisis.verbs.costing",
+    "decide": "krisis.verbs.decide",
     "figure": "krisis.verbs.drawing",
     "forget": "krisis.verbs.forgetting",
     "load": "krisis.api.scoring",

@@ -17,7 +17,6 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 import krisis
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import CostTable
-from krisis.decisions.decide import DecideOptions, Decision, decide_run
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
 from krisis.decisions.threshold_in_force import (
@@ -31,6 +30,7 @@ from krisis.metrics.items import RunItems
 from krisis.pages.verdict import usable_line, verdict_of
 from krisis.results.run_items import items_of_result, source_of
 from krisis.verbs.audit.groups import GroupOptions, audit_groups
+from krisis.verbs.decide.policies import DecideOptions, Decision, decide_run
 
 BOUND = RiskBound(risk=0.3, delta=0.2)
 COSTS = CostTable(costs={(0, 1): 1.0, (1, 0): 5.0}, defer=0.5)

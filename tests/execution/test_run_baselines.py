@@ -20,7 +20,7 @@ from krisis.pages.document import Table
 from krisis.pages.verdict import verdict_of
 from krisis.results.result import BenchmarkResult
 from krisis.runs.load import list_runs, load_run
-from krisis.verbs.costing import own_baselines
+from krisis.verbs.decide import own_baselines
 
 
 def test_the_scores_are_those_of_a_run_of_the_baseline():

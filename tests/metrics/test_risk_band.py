@@ -8,7 +8,6 @@ import pytest
 from tests.invented_runs import invented_rows, result_of
 
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.working_point import ScoredRun
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.curve_form import CurvePlan, curve_intervals
 from krisis.metrics.risk_band import risk_band
@@ -16,6 +15,7 @@ from krisis.pages.charts.curves import Curve, risk_coverage
 from krisis.pages.style import Style
 from krisis.results.run_items import read_items
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.verbs.decide.working_point import ScoredRun
 
 
 def test_forty_right_answers_have_a_band_in_every_drawing() -> None:

@@ -19,9 +19,7 @@ from typer.testing import CliRunner
 from krisis.cli.certify import app as certify_app
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import costs_from
-from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.working_point import ScoredRun
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
@@ -30,6 +28,8 @@ from krisis.pages.certify import promise
 from krisis.pages.numbers import Estimate, share, threshold
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.run_items import read_items
+from krisis.verbs.decide.policies import DecideOptions, decide_run
+from krisis.verbs.decide.working_point import ScoredRun
 
 
 def by_hand() -> Rows:

@@ -53,7 +53,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "krisis.verbs.monitor.command",
             "Check that a certified risk still holds, over time.",
         ),
-        "decide": ("krisis.cli.decide", "Estimate what answering and deferring cost."),
+        "decide": ("krisis.verbs.decide.command", "Estimate what answering and deferring cost."),
         "audit": ("krisis.verbs.audit.command", "Check performance by subgroup."),
         "check": (
             "krisis.verbs.check.command",

@@ -9,8 +9,6 @@ import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
 from krisis.decisions.certify import Certificate
-from krisis.decisions.decide import Decision
-from krisis.decisions.decision_curve import DecisionCurve
 from krisis.decisions.run_sample import groups_of, rows_hash, sample_of
 from krisis.decisions.verify import score_options, verify_run
 from krisis.metrics.items import RunItems
@@ -21,6 +19,8 @@ from krisis.verbs.audit.chart import gap_forest, group_curves
 from krisis.verbs.audit.groups import GroupAudit
 from krisis.verbs.audit.result import Audit
 from krisis.verbs.decide.chart import cost, net_benefit, team_errors
+from krisis.verbs.decide.curve import DecisionCurve
+from krisis.verbs.decide.policies import Decision
 
 
 def _parts(document: Document, charts: Sequence[Chart] = ()) -> list[Content]:

@@ -9,9 +9,6 @@ from pathlib import Path
 from krisis.api.given import AnyCalibrator, AnyCertificate, AnyRun, calibrator_of, certificate_of
 from krisis.api.scoring import load, results_of
 from krisis.decisions.costs import costs_of_run
-from krisis.decisions.decide import DecideOptions, decide_run
-from krisis.decisions.decision_curve import CurveOptions, decision_curve
-from krisis.decisions.population import Prevalence
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidValue
@@ -33,7 +30,10 @@ from krisis.results.loading import reproduce_command
 from krisis.results.matching import refuse_other_data
 from krisis.results.run_items import items_of
 from krisis.verbs.audit.groups import audit_groups
-from krisis.verbs.costing import baselines_of
+from krisis.verbs.decide import baselines_of
+from krisis.verbs.decide.curve import CurveOptions, decision_curve
+from krisis.verbs.decide.policies import DecideOptions, decide_run
+from krisis.verbs.decide.population import Prevalence
 from krisis.verbs.report.figures import FigureOptions, runs_figure
 
 

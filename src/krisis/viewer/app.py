@@ -14,9 +14,10 @@ from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
 from krisis.json_values import JsonMapping, dumps
 from krisis.pages import shell as shared
+from krisis.verbs.decide import tab as decide
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page, asset, chart_file
-from krisis.viewer.pages import case, cases, compare, decide, pair, run, runs
+from krisis.viewer.pages import case, cases, compare, pair, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, form_of, wants_json
 
 # Path → what makes the page from the catalogue, the path's parts and the query.

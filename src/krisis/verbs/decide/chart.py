@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from krisis.decisions.costs import PER
-from krisis.decisions.decide import Decision, Policy
-from krisis.decisions.decision_curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
 from krisis.json_values import JsonObject
 from krisis.pages.charts.curves import MOST_OVERLAID, drawn_lines, plotted
 from krisis.pages.charts.spec import FigureSpec, nothing_to_draw
-from krisis.pages.decide import policy_name
 from krisis.pages.figure import Chart, alt, data, percent_axis, unit_scale
 from krisis.pages.numbers import Estimate, count, figure, given, share
 from krisis.pages.palette import ABSTAINED, CORRECT, INK, REFERENCE, WRONG
 from krisis.pages.style import Mark, Series, Style, series
 from krisis.statistics.intervals import level_name
+from krisis.verbs.decide.curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
+from krisis.verbs.decide.page import policy_name
+from krisis.verbs.decide.policies import Decision, Policy
 
 _STRATEGIES = {
     ALL: Series(REFERENCE, (7, 3)),

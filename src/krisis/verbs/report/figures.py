@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from krisis.decisions.costs import costs_of_run
-from krisis.decisions.decide import DecideOptions, Decision, decide_run
-from krisis.decisions.decision_curve import CurveOptions, DecisionCurve, decision_curve
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
 from krisis.metrics.items import RunItems
@@ -22,6 +20,8 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.matching import refuse_other_data
 from krisis.results.run_items import items_of_result, source_of
 from krisis.verbs.decide.chart import cost, net_benefit
+from krisis.verbs.decide.curve import CurveOptions, DecisionCurve, decision_curve
+from krisis.verbs.decide.policies import DecideOptions, Decision, decide_run
 
 KINDS = ("risk-coverage", "reliability", "forest", "deferral", "decision-curve", "cost")
 

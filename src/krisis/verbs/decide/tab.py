@@ -15,7 +15,6 @@ from krisis.decisions.certify import (
     why_none,
 )
 from krisis.decisions.costs import OWNERSHIP, PER
-from krisis.decisions.decide import DecideOptions, Policy, price_answers
 from krisis.decisions.run_sample import rows_hash, sample_of, too_many_missing
 from krisis.decisions.sample import DEFAULT_DELTA, METHODS, Sample
 from krisis.decisions.threshold_in_force import (
@@ -24,19 +23,12 @@ from krisis.decisions.threshold_in_force import (
     threshold_of_sample,
 )
 from krisis.decisions.verify import score_options
-from krisis.decisions.working_point import (
-    ScoredRun,
-    ThresholdEffect,
-    ThresholdQuestion,
-    variants_among,
-)
 from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
 from krisis.pages.cases import RowFilter, cases_of_marks
 from krisis.pages.charts.curves import certified
-from krisis.pages.decide import policy_name
 from krisis.pages.document import Cell, Chart, Column, Document, Section, Sentences, Table
 from krisis.pages.html import chart_html, sections_html, table_html, verdict_html
 from krisis.pages.numbers import Estimate, count, level, share
@@ -44,12 +36,20 @@ from krisis.pages.style import Style
 from krisis.pages.verdict import threshold_verdict
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result, source_of
+from krisis.verbs.decide.page import policy_name
+from krisis.verbs.decide.policies import DecideOptions, Policy, price_answers
+from krisis.verbs.decide.tab_form import Asked, commands, cost_fields, cost_table
+from krisis.verbs.decide.working_point import (
+    ScoredRun,
+    ThresholdEffect,
+    ThresholdQuestion,
+    variants_among,
+)
 from krisis.viewer.catalogue import Catalogue, ViewedRun
 from krisis.viewer.entries import ARTEFACTS, artefacts_in
 from krisis.viewer.filters import IN_FORCE, UNANSWERED
 from krisis.viewer.page import Page
 from krisis.viewer.pages.cases import case_address, query_of
-from krisis.viewer.pages.decide_asked import Asked, commands, cost_fields, cost_table
 
 # Signals and repeats are read row by row, which a page does for no more rows than these.
 MOST_ROWS_READ = 100_000

@@ -8,10 +8,6 @@ import numpy as np
 
 from krisis.decisions.answers import answers_of, positive_of
 from krisis.decisions.costs import OWNERSHIP, PER
-from krisis.decisions.decide import Decision, Policy
-from krisis.decisions.decision_curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
-from krisis.decisions.population import Population
-from krisis.decisions.reader import Rate, ReaderDecision
 from krisis.pages.document import (
     Cell,
     Column,
@@ -36,6 +32,10 @@ from krisis.pages.numbers import (
     threshold,
 )
 from krisis.pages.verdict import threshold_verdict
+from krisis.verbs.decide.curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
+from krisis.verbs.decide.policies import Decision, Policy
+from krisis.verbs.decide.population import Population
+from krisis.verbs.decide.reader import Rate, ReaderDecision
 
 _MOST_LINES = 11
 

@@ -15,18 +15,7 @@ from hypothesis import strategies as st
 from tests.documents import said
 from typer.testing import CliRunner
 
-from krisis.cli.decide import app
 from krisis.decisions.costs import Team
-from krisis.decisions.decision_curve import (
-    ALL,
-    DEFERRAL,
-    MODEL,
-    NONE,
-    CurveOptions,
-    decision_curve,
-    useful_ranges,
-)
-from krisis.decisions.population import Prevalence
 from krisis.errors import InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
@@ -35,6 +24,17 @@ from krisis.metrics.table import Answers, Table
 from krisis.pages.style import Style
 from krisis.results.base import BenchmarkResult
 from krisis.verbs.decide.chart import net_benefit
+from krisis.verbs.decide.command import app
+from krisis.verbs.decide.curve import (
+    ALL,
+    DEFERRAL,
+    MODEL,
+    NONE,
+    CurveOptions,
+    decision_curve,
+    useful_ranges,
+)
+from krisis.verbs.decide.population import Prevalence
 
 ANSWERS = Answers((0, 1), positive=1)
 

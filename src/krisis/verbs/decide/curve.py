@@ -18,7 +18,6 @@ import numpy as np
 from krisis.answers import Label
 from krisis.decisions.answers import answers_of, is_positive, positive_of
 from krisis.decisions.costs import Team
-from krisis.decisions.population import Population, Prevalence
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
@@ -30,6 +29,7 @@ from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.intervals import check_level
 from krisis.statistics.shares import ShareDistribution, mover_limits
+from krisis.verbs.decide.population import Population, Prevalence
 
 # The chance that each row is treated at a threshold.
 Treated = Callable[[float], FloatArray]
@@ -108,7 +108,7 @@ class DecisionCurve(Documented):
     n_deferred: int
     curves: Mapping[str, Sequence[BenefitPoint]]
 
-    builder: ClassVar[str] = "krisis.pages.decide:curve_document"
+    builder: ClassVar[str] = "krisis.verbs.decide.page:curve_document"
 
     def to_json(self) -> JsonObject:
         """Return everything that is known of a decision curve, as JSON values."""

@@ -12,12 +12,12 @@ from tests.commands import krisis
 from tests.documents import said
 from tests.invented_runs import result_of
 
-from krisis.decisions.reader import ReaderDecision, decide_with_reader
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
 from krisis.results.run_items import items_of_result
+from krisis.verbs.decide.reader import ReaderDecision, decide_with_reader
 
 
 def items(answers: Any, truths: Any, confidence: Any, *, names: Any = None) -> RunItems:

@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 from krisis.decisions.costs import PER
-from krisis.decisions.population import Population, Quantity
 from krisis.decisions.run_sample import ScoreOptions, shared_rows
 from krisis.decisions.sample import Candidates, accepts
 from krisis.display import Documented
@@ -19,6 +18,7 @@ from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
+from krisis.verbs.decide.population import Population, Quantity
 
 _N_RESAMPLES = 2000
 
@@ -96,7 +96,7 @@ class ReaderDecision(Documented):
     seed: int
     n_folds: int
 
-    builder: ClassVar[str] = "krisis.pages.decide:reader_document"
+    builder: ClassVar[str] = "krisis.verbs.decide.page:reader_document"
 
     def to_json(self) -> JsonObject:
         """Return everything that is known, as JSON values."""

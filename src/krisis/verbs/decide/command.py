@@ -17,7 +17,7 @@ from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
 from krisis.results.run_items import read_items
-from krisis.verbs import costing as verbs
+from krisis.verbs import decide as verbs
 
 app = new_app()
 

@@ -11,11 +11,11 @@ from krisis.decisions.answers import answers_of
 from krisis.decisions.costs import CostTable, costs_from, costs_of_run
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK, METHODS
-from krisis.decisions.working_point import ThresholdQuestion
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.results.loading import place_in_commands
+from krisis.verbs.decide.working_point import ThresholdQuestion
 from krisis.viewer.page import choice_of, number_of, text_of
 
 _MOST_ANSWERS_PRICED = 4

@@ -12,7 +12,6 @@ import numpy as np
 from krisis.decisions.answers import answers_of, is_positive, positive_of
 from krisis.decisions.certify import Certificate
 from krisis.decisions.costs import PER, CostTable, Team
-from krisis.decisions.population import Key, Population, Prevalence, Quantity
 from krisis.decisions.run_sample import ScoreOptions, shared_rows
 from krisis.decisions.sample import accepts
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
@@ -23,6 +22,7 @@ from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level
+from krisis.verbs.decide.population import Key, Population, Prevalence, Quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class Decision(Documented):
     curve: Sequence[Policy]
     savings: Sequence[Saving]
     note: str = ""
-    builder: ClassVar[str] = "krisis.pages.decide:decide_document"
+    builder: ClassVar[str] = "krisis.verbs.decide.page:decide_document"
 
     @property
     def shares(self) -> dict[str, float]:

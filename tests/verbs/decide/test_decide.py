@@ -34,14 +34,6 @@ from krisis.decisions.costs import (
     read_costs,
     team_from,
 )
-from krisis.decisions.decide import (
-    DecideOptions,
-    Decision,
-    Policy,
-    decide_run,
-)
-from krisis.decisions.population import Population, Prevalence, Quantity
-from krisis.decisions.reader import best_threshold, cross_fitted
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import accepts
 from krisis.errors import UserError
@@ -56,6 +48,14 @@ from krisis.registry import find
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.verbs.decide.policies import (
+    DecideOptions,
+    Decision,
+    Policy,
+    decide_run,
+)
+from krisis.verbs.decide.population import Population, Prevalence, Quantity
+from krisis.verbs.decide.reader import best_threshold, cross_fitted
 
 TABLE = {"costs": {0: {1: 5}, 1: {0: 20}}, "defer": {0: 2, 1: 3}}
 COSTS = costs_from(TABLE, "costs.yaml")
