@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from krisis.verbs.compare import compare
     from krisis.verbs.decide import decide
     from krisis.verbs.deciding import certify, verify
-    from krisis.verbs.drawing import figure, report
     from krisis.verbs.forgetting import forget
     from krisis.verbs.monitor import monitor
     from krisis.verbs.plan import plan
+    from krisis.verbs.report import figure, report
     from krisis.verbs.selective import selective
 
 __version__ = "0.1.0"
@@ -47,12 +47,12 @@ _HOMES = {
     "check": "krisis.verbs.check",
     "compare": "krisis.verbs.compare",
     "decide": "krisis.verbs.decide",
-    "figure": "krisis.verbs.drawing",
+    "figure": "krisis.verbs.report",
     "forget": "krisis.verbs.forgetting",
     "load": "krisis.api.scoring",
     "monitor": "krisis.verbs.monitor",
     "plan": "krisis.verbs.plan",
-    "report": "krisis.verbs.drawing",
+    "report": "krisis.verbs.report",
     "run": "krisis.api.running",
     "score": "krisis.api.scoring",
     "selective": "krisis.verbs.selective",

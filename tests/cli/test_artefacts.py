@@ -124,7 +124,7 @@ def test_every_artefact_is_recognised(places: Mapping[str, Path]) -> None:
 def test_a_command_takes_what_the_table_says_and_names_what_it_refuses(
     command: str, places: Mapping[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krisis.verbs.drawing.page", lambda document: "drawn in another test")
+    monkeypatch.setattr("krisis.verbs.report.page", lambda document: "drawn in another test")
     taken = table_of_the_docs()[command]
     other = next(places["grid folder"].glob("*.krisis"))
     for kind, path in places.items():

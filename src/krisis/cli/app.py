@@ -28,12 +28,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Look": {
         "show": ("krisis.cli.show", "Print the report of a run, or score it again."),
-        "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
+        "report": ("krisis.verbs.report.command", "Write a run as one self-contained HTML page."),
         "compare": (
             "krisis.verbs.compare.command",
             "Compare runs on the same cases, pair by pair.",
         ),
-        "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),
+        "figure": (
+            "krisis.verbs.report.figure_command",
+            "Draw one or several runs as a figure for a paper.",
+        ),
         "view": ("krisis.cli.view", "Browse saved runs, on this machine only."),
         "sheet": ("krisis.verbs.sheet.command", "Write the reporting sheet (TRIPOD-LLM) of a run."),
     },

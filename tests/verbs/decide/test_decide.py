@@ -41,7 +41,6 @@ from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Units
-from krisis.pages.decision_sections import cost_section
 from krisis.pages.document import Chart, Facts, Table
 from krisis.pages.numbers import threshold
 from krisis.registry import find
@@ -56,6 +55,7 @@ from krisis.verbs.decide.policies import (
 )
 from krisis.verbs.decide.population import Population, Prevalence, Quantity
 from krisis.verbs.decide.reader import best_threshold, cross_fitted
+from krisis.verbs.report.sections import cost_section
 
 TABLE = {"costs": {0: {1: 5}, 1: {0: 20}}, "defer": {0: 2, 1: 3}}
 COSTS = costs_from(TABLE, "costs.yaml")

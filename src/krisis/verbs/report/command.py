@@ -10,7 +10,7 @@ from krisis.cli.certify import Confidence, MaxNotEvaluated
 from krisis.cli.help import command, new_app
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.verbs import drawing as verbs
+from krisis.verbs import report as verbs
 
 app = new_app()
 

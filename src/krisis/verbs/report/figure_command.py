@@ -10,7 +10,7 @@ from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
 from krisis.pages.charts.files import check_figure_file
 from krisis.results.loading import load_results
-from krisis.verbs import drawing as verbs
+from krisis.verbs import report as verbs
 
 app = new_app()
 
