@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from krisis.api.deciding import certify, verify
     from krisis.api.running import run
     from krisis.api.scoring import load, score
     from krisis.backends.base import BackendResponse, BaseBackend
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from krisis.verbs.check import check
     from krisis.verbs.compare import compare
     from krisis.verbs.decide import decide
-    from krisis.verbs.deciding import certify, verify
     from krisis.verbs.forgetting import forget
     from krisis.verbs.monitor import monitor
     from krisis.verbs.plan import plan
@@ -43,7 +43,7 @@ _HOMES = {
     "SuiteConfig": "krisis.data.base",
     "Task": "krisis.data.base",
     "audit": "krisis.verbs.audit",
-    "certify": "krisis.verbs.deciding",
+    "certify": "krisis.api.deciding",
     "check": "krisis.verbs.check",
     "compare": "krisis.verbs.compare",
     "decide": "krisis.verbs.decide",
@@ -56,7 +56,7 @@ _HOMES = {
     "run": "krisis.api.running",
     "score": "krisis.api.scoring",
     "selective": "krisis.verbs.selective",
-    "verify": "krisis.verbs.deciding",
+    "verify": "krisis.api.deciding",
 }
 
 __all__ = [

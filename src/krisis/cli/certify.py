@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from krisis.api import deciding as verbs
 from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.decisions.sample import METHODS
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
-from krisis.verbs import deciding as verbs
 
 app = new_app()
 

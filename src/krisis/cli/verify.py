@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from krisis.api import deciding as verbs
 from krisis.cli.certify import Calibration, Confidence, Mode
 from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.verbs import deciding as verbs
 
 app = new_app()
 

@@ -1,4 +1,4 @@
-"""`krisis.selective`, `certify`, `verify`, `monitor`, `audit` and `check`."""
+"""`krisis.certify` and `krisis.verify`."""
 
 from __future__ import annotations
 
