@@ -64,9 +64,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Data": {
-        "info": ("krisis.cli.info", "List suites, backends and metrics, or describe one."),
+        "info": (
+            "krisis.verbs.info.command",
+            "List suites, backends and metrics, or describe one.",
+        ),
         "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),
-        "data": ("krisis.cli.data", "Write the embedded cohorts, or check your own files."),
+        "data": (
+            "krisis.verbs.info.data_command",
+            "Write the embedded cohorts, or check your own files.",
+        ),
         "import": ("krisis.cli.import_run", "Import predictions from other tools."),
         "export": ("krisis.cli.export", "Write a run as a table, Inspect log or run file."),
     },

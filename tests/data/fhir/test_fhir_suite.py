@@ -11,10 +11,10 @@ import yaml
 from tests.data.fhir.invented_fhir import as_bundle, clinic, write_ndjson
 from typer.testing import CliRunner
 
-from krisis.cli.data import app
 from krisis.data.table.declaration import checked_declaration
 from krisis.data.table.suite import TableSuite
 from krisis.errors import InvalidFile
+from krisis.verbs.info.data_command import app
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "tables" / "fhir.yaml"

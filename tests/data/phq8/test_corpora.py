@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from krisis.backends.catalogue import backend_from_name
 from krisis.benchmark import Benchmark
-from krisis.cli.data import app
 from krisis.cli.run_file import write_beside
 from krisis.data.phq8.corpus import read_corpus
 from krisis.data.phq8.items import ITEM_KEYS
@@ -22,6 +21,7 @@ from krisis.errors import InvalidFile
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.results.run_items import read_items
+from krisis.verbs.info.data_command import app
 
 WOZ_ITEMS = ",".join(f"PHQ8_{key}" for key in ITEM_KEYS)
 WOZ_HEADER = f"Participant_ID,PHQ8_Binary,PHQ8_Score,Gender,{WOZ_ITEMS}"

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from krisis.cli.data import app
 from krisis.data.base import SuiteConfig
 from krisis.data.phq8.commands import summary, synthetic_interviews
 from krisis.data.phq8.corpus import read_corpus, write_directory
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.errors import InvalidFile
+from krisis.verbs.info.data_command import app
 
 
 def test_what_is_written_is_read_back_to_the_letter(tmp_path: Path) -> None:

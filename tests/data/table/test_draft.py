@@ -19,12 +19,12 @@ from tests.data.table.invented_tables import (
 from typer.testing import CliRunner
 
 from krisis.cli.app import app as krisis_app
-from krisis.cli.data import app as data_app
 from krisis.cli.init import app
 from krisis.data.table.draft import draft
 from krisis.data.table.suite import TableSuite
 from krisis.data.table.vocabulary import measure_name
 from krisis.errors import InvalidFile, UserError
+from krisis.verbs.info.data_command import app as data_app
 
 COLUMNS = (
     "visit_id,patient_id,full_name,age_years,sex,glucose_mg_dl,hba1c_pct,note,seen_on,site,part,"

@@ -12,9 +12,9 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from krisis.cli.data import app
 from krisis.data.table.suite import TableSuite
 from krisis.errors import InvalidFile
+from krisis.verbs.info.data_command import app
 from krisis.yaml_values import yaml_text
 
 LABELS = "01100101"

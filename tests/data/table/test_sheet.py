@@ -14,9 +14,9 @@ import yaml
 from typer.testing import CliRunner
 
 from krisis import SuiteConfig
-from krisis.cli.data import app
 from krisis.data.table.check import check_suite
 from krisis.errors import InvalidFile, UserError
+from krisis.verbs.info.data_command import app
 
 HEADER = "part,x,y,colour,site,label"
 

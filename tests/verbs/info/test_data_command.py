@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from krisis.cli.data import app
 from krisis.data.ckd.uci import COLUMNS, read_uci
 from krisis.errors import InvalidFile, InvalidValue
+from krisis.verbs.info.data_command import app
 
 runner = CliRunner()
 

@@ -14,7 +14,7 @@ from krisis.errors import MissingExtra
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import checked_config
 
-TABLES = Path(__file__).parents[2] / "examples" / "tables"
+TABLES = Path(__file__).parents[3] / "examples" / "tables"
 
 
 def info(*words: object) -> Any:
@@ -110,7 +110,7 @@ def test_a_suite_of_ones_own_is_told_as_well(tmp_path: Path) -> None:
 
 def test_a_backend_says_whether_its_key_and_sdk_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-to-be-shown")
-    monkeypatch.setattr("krisis.cli.info.is_installed", lambda package: False)
+    monkeypatch.setattr("krisis.verbs.info.command.is_installed", lambda package: False)
     done = krisis("info", "openai", cwd=TABLES)
     assert "OPENAI_API_KEY is set" in done.stdout
     assert "sk-not" not in done.stdout
@@ -122,7 +122,7 @@ def test_a_backend_says_whether_its_key_and_sdk_are_there(monkeypatch: pytest.Mo
 def test_a_backend_without_a_provider_says_its_extra_and_nothing_of_keys(
     name: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krisis.cli.info.is_installed", lambda package: False)
+    monkeypatch.setattr("krisis.verbs.info.command.is_installed", lambda package: False)
     done = krisis("info", name, cwd=TABLES)
     assert f"installed  missing; type: pip install '.[{extra}]'" in done.stdout
     assert "key  " not in done.stdout

@@ -1,0 +1,1 @@
+"""What there is: suites, backends and metrics, and the data that suites bring along."""
