@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from krisis.verbs.check import check
     from krisis.verbs.compare import compare
     from krisis.verbs.decide import decide
-    from krisis.verbs.forgetting import forget
+    from krisis.verbs.forget import forget
     from krisis.verbs.monitor import monitor
     from krisis.verbs.plan import plan
     from krisis.verbs.report import figure, report
@@ -48,7 +48,7 @@ _HOMES = {
     "compare": "krisis.verbs.compare",
     "decide": "krisis.verbs.decide",
     "figure": "krisis.verbs.report",
-    "forget": "krisis.verbs.forgetting",
+    "forget": "krisis.verbs.forget",
     "load": "krisis.api.scoring",
     "monitor": "krisis.verbs.monitor",
     "plan": "krisis.verbs.plan",

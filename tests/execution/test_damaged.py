@@ -14,7 +14,6 @@ from tests.invented_runs import edit_run, forge_run, only_run
 from typer.testing import CliRunner
 
 from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord
-from krisis.cli.doctor import app as doctor
 from krisis.cli.show import app as show
 from krisis.data.base import RecordListSuite
 from krisis.errors import InvalidFile, RunConflict
@@ -28,9 +27,10 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result
 from krisis.runs.load import load_run
 from krisis.runs.places import WriterLock
-from krisis.runs.repair import Salvage, repair
 from krisis.verbs.check.command import app as check
 from krisis.verbs.compare.command import app as compare
+from krisis.verbs.maintain.doctor_command import app as doctor
+from krisis.verbs.maintain.repair import Salvage, repair
 
 N_RECORDS = 500
 METRICS = [Accuracy(), SelectiveAccuracy()]

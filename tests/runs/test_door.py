@@ -30,13 +30,13 @@ from krisis.errors import InvalidFile, UserError
 from krisis.execution.cache import ReplyCache
 from krisis.results.loading import load_result
 from krisis.runs import door, read, text_cache, trust
-from krisis.runs.forget import _Patient
 from krisis.runs.load import keep_scores, load_run, read_description, stored_result
 from krisis.runs.read import open_run
-from krisis.runs.repair import repair
 from krisis.runs.schema import Value
 from krisis.runs.write import RunWriter, write_briefly
-from krisis.verbs import forgetting
+from krisis.verbs import forget as forgetting
+from krisis.verbs.forget.removal import _Patient
+from krisis.verbs.maintain.repair import repair
 from krisis.viewer import search
 from krisis.viewer.app import create_app
 

@@ -24,7 +24,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Finish a run or a grid that was cut short.",
         ),
         "read": ("krisis.verbs.read.command", "Have a person answer the cases, as a run."),
-        "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
+        "batches": (
+            "krisis.verbs.maintain.batches_command",
+            "List, await, collect or cancel provider batches.",
+        ),
     },
     "Look": {
         "show": ("krisis.cli.show", "Print the report of a run, or score it again."),
@@ -77,10 +80,16 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "export": ("krisis.cli.export", "Write a run as a table, Inspect log or run file."),
     },
     "Maintain": {
-        "pull": ("krisis.cli.pull", "Download a small model, or the patients of a suite."),
-        "doctor": ("krisis.cli.doctor", "Diagnose and repair a run."),
-        "forget": ("krisis.cli.forget", "Remove a patient from runs and caches."),
-        "cache": ("krisis.cli.cache", "Show or clear the cache of paid replies."),
+        "pull": (
+            "krisis.verbs.maintain.pull_command",
+            "Download a small model, or the patients of a suite.",
+        ),
+        "doctor": ("krisis.verbs.maintain.doctor_command", "Diagnose and repair a run."),
+        "forget": ("krisis.verbs.forget.command", "Remove a patient from runs and caches."),
+        "cache": (
+            "krisis.verbs.maintain.cache_command",
+            "Show or clear the cache of paid replies.",
+        ),
     },
 }
 COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}

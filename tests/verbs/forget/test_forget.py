@@ -40,7 +40,6 @@ from krisis.execution.stopping import Stop
 from krisis.json_values import plain
 from krisis.pages.cases import RowFilter
 from krisis.results.stops import Interrupted
-from krisis.runs import forget as forgetting
 from krisis.runs.load import load_run
 from krisis.runs.places import WriterLock, lock_file
 from krisis.runs.provider_batches import BatchRequest, ProviderBatch
@@ -48,6 +47,7 @@ from krisis.runs.read import open_run
 from krisis.runs.review import add_review, read_reviews, review_file
 from krisis.runs.write import RunWriter
 from krisis.verbs.audit.stability import stability_of
+from krisis.verbs.forget import removal as forgetting
 from krisis.viewer import search
 from krisis.viewer.catalogue import Catalogue
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from krisis.cli.help import command, new_app
-from krisis.verbs.forgetting import forget as forget_patient
+from krisis.verbs.forget import forget as forget_patient
 
 app = new_app()
 

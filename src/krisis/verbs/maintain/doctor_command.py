@@ -12,8 +12,8 @@ from krisis.errors import InvalidFile
 from krisis.pages.document import Column, Content, Document, Section, Sentences, Table
 from krisis.pages.numbers import count
 from krisis.runs.read import RunFile, open_run
-from krisis.runs.repair import repair
 from krisis.runs.schema import SUFFIX, TABLES
+from krisis.verbs.maintain.repair import repair
 
 app = new_app()
 
