@@ -40,9 +40,9 @@ def floor(path: str) -> None:
 
 
 def points(path: str, *, intervals: bool = False) -> None:
+    from krisis.formats.parquet import load_parquet
     from krisis.metrics import BootstrapOptions, default_benchmark_metrics
     from krisis.metrics.scoring import score_all
-    from krisis.results.parquet import load_parquet
 
     options = BootstrapOptions() if intervals else None
     score_all(default_benchmark_metrics(), load_parquet(Path(path)).rows, intervals=options)
@@ -88,7 +88,7 @@ def run(step: str, path: str) -> None:
     import duckdb  # noqa: F401
 
     import krisis.cli.app
-    import krisis.results.parquet  # noqa: F401
+    import krisis.formats.parquet  # noqa: F401
 
     start = time.perf_counter()
     STEPS[step](path)

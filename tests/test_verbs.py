@@ -18,8 +18,8 @@ from tests.commands import krisis as command
 import krisis
 from krisis.decisions.costs import CostTable
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.execution.imported.base import ImportOptions
-from krisis.execution.imported.run import read_file, write_run
+from krisis.formats.base import ImportOptions
+from krisis.formats.imported_run import read_file, write_run
 from krisis.json_values import dumps
 
 VERBS = (

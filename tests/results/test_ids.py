@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.data.table.check import look_like_record_numbers
+from krisis.formats.parquet import load_parquet
 from krisis.json_values import dumps
 from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.results.base import BenchmarkResult
 from krisis.results.ids import ShownIds, is_synthetic, shareable
-from krisis.results.parquet import load_parquet
 from krisis.results.rows import scores_to_dict
 from krisis.runs.load import load_run
 

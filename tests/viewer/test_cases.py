@@ -34,12 +34,12 @@ from krisis.backends.schema import case_name
 from krisis.backends.scripted import ScriptedBackend
 from krisis.data.table.suite import TableSuite
 from krisis.execution.prompts import shown_again
+from krisis.formats.tidy_table import csv_parts, tidy_table
 from krisis.json_values import JsonObject, dumps, plain
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import deferral_cell, verdict
 from krisis.pages.cases import RowFilter
 from krisis.results.error_kinds import ERROR_KINDS, error_kind
-from krisis.results.export import csv_parts, tidy_table
 from krisis.viewer.catalogue import CONFIDENT, Catalogue
 from krisis.viewer.pages import case
 from krisis.viewer.pages.cases import PRESETS, parse_filter, query_of

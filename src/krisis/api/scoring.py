@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from krisis.answers import Label
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.execution.imported.base import ImportOptions
-from krisis.execution.imported.run import read_file, read_in_memory, result_of
+from krisis.formats.base import ImportOptions
+from krisis.formats.imported_run import read_file, read_in_memory, result_of
+from krisis.formats.parquet import is_parquet, load_parquet
 from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import BaseMetric
@@ -21,7 +22,6 @@ from krisis.metrics.scoring import metrics_from_names
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import expanded, load_result, load_results, with_rows
-from krisis.results.parquet import is_parquet, load_parquet
 
 AnyRun: TypeAlias = str | Path | BenchmarkResult
 Metric: TypeAlias = str | BaseMetric

@@ -76,8 +76,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "krisis.verbs.info.data_command",
             "Write the embedded cohorts, or check your own files.",
         ),
-        "import": ("krisis.cli.import_run", "Import predictions from other tools."),
-        "export": ("krisis.cli.export", "Write a run as a table, Inspect log or run file."),
+        "import": ("krisis.formats.import_command", "Import predictions from other tools."),
+        "export": (
+            "krisis.formats.export_command",
+            "Write a run as a table, Inspect log or run file.",
+        ),
     },
     "Maintain": {
         "pull": (

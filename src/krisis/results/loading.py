@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from krisis.errors import InvalidFile, InvalidValue
+from krisis.formats.parquet import is_parquet, load_parquet
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metric_of, registered_metrics
 from krisis.results.artefacts import kind_of, kind_of_content, refused
 from krisis.results.base import BenchmarkResult
-from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.plain_runs import plain_run, result_of_plain_run
 from krisis.runs.load import keep_scores, list_runs, load_run, read_description
 from krisis.runs.schema import SUFFIX

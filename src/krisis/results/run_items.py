@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from krisis.errors import InvalidFile, InvalidValue
+from krisis.formats.parquet import is_parquet, load_parquet
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import in_patient_order
@@ -25,7 +26,6 @@ from krisis.results.loading import (
     metrics_asked,
     with_rows,
 )
-from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.plain_runs import plain_row, plain_run
 from krisis.runs.load import load_run, read_description
 from krisis.task_facts import TaskFacts

@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from krisis.decisions.hand_over import HandOver, hand_over
 from krisis.errors import InvalidFile, InvalidValue, KrisisError, UnknownName
+from krisis.formats.hand_over import HandOver, hand_over
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers

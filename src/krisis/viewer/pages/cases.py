@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from urllib.parse import quote, urlencode
 
 from krisis.answers import AnswerSet
+from krisis.formats.tidy_table import csv_lines
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell, verdict
@@ -14,7 +15,6 @@ from krisis.outcomes import OUTCOMES
 from krisis.pages.cases import SCORED, ChartFile, OneCase, RowFilter
 from krisis.pages.worst import reasons_of, shortened
 from krisis.results.error_kinds import ERROR_KINDS
-from krisis.results.export import csv_lines
 from krisis.runs.review import MARKS, read_reviews
 from krisis.viewer.catalogue import CONFIDENT, Catalogue, ViewedRun
 from krisis.viewer.filters import IN_FORCE, ORDERS, UNANSWERED

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from krisis.backends.scrubbing import without_values
 from krisis.backends.signals import TokenLogprob, token_signals
 from krisis.errors import BackendError, InvalidFile, MalformedReply, MissingExtra, UnknownName
-from krisis.execution.imported.base import (
+from krisis.formats.base import (
     CannotTake,
     ConfidencePlace,
     ImportOptions,

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from krisis.answers import canonical_label, is_label
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra
+from krisis.formats.tidy_table import FACTS
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import Coded, Columns, numbered
 from krisis.metrics.labels import FloatArray, IntArray
 from krisis.outcomes import NO_ANSWER_CLASSES, NO_PREDICTION, OUTCOMES
 from krisis.results.base import BenchmarkResult
-from krisis.results.export import FACTS
 
 if TYPE_CHECKING:
     import duckdb

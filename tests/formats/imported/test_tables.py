@@ -16,10 +16,10 @@ from typer.testing import CliRunner, Result
 
 from krisis.cli.app import app
 from krisis.errors import InvalidFile, UserError
-from krisis.execution.imported import prediction_table
-from krisis.execution.imported.base import ImportOptions
-from krisis.execution.imported.prediction_table import MOST_ROWS
-from krisis.execution.imported.run import ReadFile, read_file
+from krisis.formats import prediction_table
+from krisis.formats.base import ImportOptions
+from krisis.formats.imported_run import ReadFile, read_file
+from krisis.formats.prediction_table import MOST_ROWS
 from krisis.results.base import BenchmarkResult
 from krisis.results.rows import rows_fingerprint
 from krisis.runs.load import load_run, read_description

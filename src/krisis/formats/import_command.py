@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from krisis.cli.console import print_document
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue, UnknownName
-from krisis.execution.imported.base import ImportOptions
-from krisis.execution.imported.run import read_file, write_run
+from krisis.formats.base import ImportOptions
+from krisis.formats.imported_run import read_file, write_run
 from krisis.json_values import JsonObject
 from krisis.yaml_values import read_mapping
 

@@ -12,12 +12,10 @@ from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
 from krisis.cli.run_file import tell_ties, write_beside
 from krisis.csv_lines import csv_line, guarded
-from krisis.decisions.hand_over import hand_over
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.json_values import dumps, write_text
-from krisis.pages.numbers import count
-from krisis.results.base import BenchmarkResult
-from krisis.results.export import (
+from krisis.formats.hand_over import hand_over
+from krisis.formats.inspect_writer import inspect_log
+from krisis.formats.tidy_table import (
     NOT_REVIEWED,
     TidyTable,
     count_guarded,
@@ -27,8 +25,10 @@ from krisis.results.export import (
     tidy_table,
     write_parquet,
 )
+from krisis.json_values import dumps, write_text
+from krisis.pages.numbers import count
+from krisis.results.base import BenchmarkResult
 from krisis.results.ids import ShownIds, shareable
-from krisis.results.inspect_log import inspect_log
 from krisis.results.loading import load_result, with_rows
 from krisis.runs.places import copy_warning, is_run_file
 from krisis.runs.read import open_run

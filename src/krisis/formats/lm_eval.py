@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from krisis.errors import InvalidFile, InvalidValue, MalformedReply, UnknownName
-from krisis.execution.imported.base import (
+from krisis.formats.base import (
     CannotTake,
     ConfidencePlace,
     ImportOptions,

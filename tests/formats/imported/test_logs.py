@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
-from krisis.execution.imported.base import ImportOptions
-from krisis.execution.imported.row_import import MARKED_WRONG
-from krisis.execution.imported.run import ReadFile, read_file, write_run
+from krisis.formats.base import ImportOptions
+from krisis.formats.imported_run import ReadFile, read_file, write_run
+from krisis.formats.inspect_writer import inspect_log
+from krisis.formats.row_import import MARKED_WRONG
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
-from krisis.results.inspect_log import inspect_log
 from krisis.results.rows import row_to_dict
 from krisis.runs.load import load_run
 

@@ -14,12 +14,12 @@ from krisis import __version__
 from krisis.answers import AnswerSet
 from krisis.data.task import HEADLINE
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.execution.imported.base import ImportOptions, Reading, SourceRow
-from krisis.execution.imported.inspect_log import read_inspect_log
-from krisis.execution.imported.lm_eval import read_samples
-from krisis.execution.imported.prediction_table import COLUMNS, read_frame, read_table
-from krisis.execution.imported.row_import import Taken, take_all
 from krisis.execution.recorder import Opening, Recorder
+from krisis.formats.base import ImportOptions, Reading, SourceRow
+from krisis.formats.inspect_log import read_inspect_log
+from krisis.formats.lm_eval import read_samples
+from krisis.formats.prediction_table import COLUMNS, read_frame, read_table
+from krisis.formats.row_import import Taken, take_all
 from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.labels import Answers

@@ -16,13 +16,19 @@ from typer.testing import CliRunner, Result
 
 from krisis.cli.app import app
 from krisis.errors import UserError
-from krisis.execution.imported.base import ImportOptions
-from krisis.execution.imported.run import read_file
+from krisis.formats.base import ImportOptions
+from krisis.formats.imported_run import read_file
+from krisis.formats.inspect_writer import inspect_log
+from krisis.formats.tidy_table import (
+    count_guarded,
+    csv_parts,
+    dictionary_text,
+    jsonl_parts,
+    tidy_table,
+)
 from krisis.json_values import write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Provenance, RunFacts
-from krisis.results.export import count_guarded, csv_parts, dictionary_text, jsonl_parts, tidy_table
-from krisis.results.inspect_log import inspect_log
 from krisis.results.result import BenchmarkResult
 from krisis.results.rows import rows_fingerprint
 
@@ -142,7 +148,7 @@ def test_a_file_whose_parts_fail_is_not_left_behind(tmp_path: Path) -> None:
 def test_the_table_comes_back_as_the_same_rows(
     kind: str, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krisis.results.export._LINES_AT_ONCE", 4)
+    monkeypatch.setattr("krisis.formats.tidy_table._LINES_AT_ONCE", 4)
     path = tmp_path / f"rows.{kind}"
     done = krisis("export", saved, "--to", kind, "-o", path, "--with-ids")
     assert done.exit_code == 0, done.exception

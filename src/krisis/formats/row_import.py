@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from krisis.answers import AnswerSet, Label, canonical_label, kept_value
 from krisis.errors import InvalidValue
-from krisis.execution.imported.base import (
+from krisis.formats.base import (
     LONGEST_TEXT,
     CannotTake,
     ImportOptions,

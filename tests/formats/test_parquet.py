@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.errors import InvalidFile, InvalidValue, UserError
+from krisis.formats import parquet
+from krisis.formats.parquet import load_parquet
+from krisis.formats.tidy_table import tidy_table, write_parquet
 from krisis.json_values import dumps
 from krisis.metrics import BootstrapOptions, score_all, usual_metrics
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
-from krisis.results import parquet
 from krisis.results.account import Provenance, RunFacts
 from krisis.results.base import BenchmarkResult
-from krisis.results.export import tidy_table, write_parquet
-from krisis.results.parquet import load_parquet
 from krisis.results.rows import scores_to_dict
 from krisis.results.run_items import read_items
 

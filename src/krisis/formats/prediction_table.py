@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra, UnknownName
-from krisis.execution.imported.base import (
+from krisis.formats.base import (
     LONGEST_TEXT,
     CannotTake,
     ImportOptions,

@@ -1,1 +1,0 @@
-"""Finished predictions of other programs, made into runs that every later command takes."""
