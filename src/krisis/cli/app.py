@@ -40,7 +40,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "krisis.verbs.report.figure_command",
             "Draw one or several runs as a figure for a paper.",
         ),
-        "view": ("krisis.cli.view", "Browse saved runs, on this machine only."),
+        "view": ("krisis.viewer.command", "Browse saved runs, on this machine only."),
         "sheet": ("krisis.verbs.sheet.command", "Write the reporting sheet (TRIPOD-LLM) of a run."),
     },
     "Decide": {
@@ -71,7 +71,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "krisis.verbs.info.command",
             "List suites, backends and metrics, or describe one.",
         ),
-        "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),
+        "init": (
+            "krisis.data.table.init_command",
+            "Write a first YAML file for a table of your own.",
+        ),
         "data": (
             "krisis.verbs.info.data_command",
             "Write the embedded cohorts, or check your own files.",

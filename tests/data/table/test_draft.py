@@ -19,8 +19,8 @@ from tests.data.table.invented_tables import (
 from typer.testing import CliRunner
 
 from krisis.cli.app import app as krisis_app
-from krisis.cli.init import app
 from krisis.data.table.draft import draft
+from krisis.data.table.init_command import app
 from krisis.data.table.suite import TableSuite
 from krisis.data.table.vocabulary import measure_name
 from krisis.errors import InvalidFile, UserError
