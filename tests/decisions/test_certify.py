@@ -53,14 +53,13 @@ from krisis.errors import InvalidFile, InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems
-from krisis.pages.certify import promise
+from krisis.pages.certify import certificate_section, promise
 from krisis.pages.document import Chart, Facts, Sentences
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items, source_of
 from krisis.statistics.risk_tests import fewest_rows
 from krisis.statistics.sample_size import assured_rows
 from krisis.verbs.plan.study import Study, certificate_power, plan_certificate
-from krisis.verbs.report.sections import certificate_section
 
 
 def sample(losses: Sequence[float], scores: Sequence[float] | None = None, size: int = 1) -> Sample:

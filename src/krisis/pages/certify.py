@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from krisis.confidence.calibrators import Calibrator
 from krisis.decisions.certify import Certificate, Threshold
-from krisis.decisions.verify import PartVerdict, Verification
+from krisis.decisions.run_sample import groups_of, rows_hash, sample_of
+from krisis.decisions.verify import PartVerdict, Verification, score_options, verify_run
 from krisis.metrics.explanations import method_lines
+from krisis.metrics.items import RunItems
+from krisis.pages.charts.curves import certified
+from krisis.pages.charts.spec import page_chart
 from krisis.pages.document import (
     Column,
     Content,
@@ -19,6 +26,7 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
+from krisis.pages.embedded import parts_of
 from krisis.pages.groups import spaced
 from krisis.pages.numbers import (
     Estimate,
@@ -234,3 +242,24 @@ def _exchangeability(found: Verification) -> Iterator[str]:
 def _differ(others: str, p: float) -> str:
     words = "the scores differ" if p <= SUSPECT else "no difference of the scores is shown"
     return f"Against {others}, {words} (permutation test, {p_sentence(p)})."
+
+
+def certificate_section(
+    certificate: Certificate, run: RunItems, *, calibrator: Calibrator | None = None
+) -> Section:
+    """Show a certificate on the curve of a run; on new patients also whether it holds.
+
+    A run that is neither the calibration run nor of new patients of the same kind is refused.
+    """
+    sample = sample_of(run, score_options(certificate, calibrator))
+    groups = groups_of(run, certificate.by) if certificate.by else {"": np.ones(run.n_items, bool)}
+    thresholds = {part.group: part.threshold for part in certificate.parts}
+    parts = {
+        name or "all": (sample.part(rows), thresholds.get(name)) for name, rows in groups.items()
+    }
+    chart = page_chart("certificate", lambda style: certified(certificate.risk, parts, style))
+    found = parts_of(certificate.document(), [chart])
+    if rows_hash(run, sample) != certificate.calibration_rows_hash:
+        verification = verify_run(certificate, run, calibrator=calibrator)
+        found += [Sentences(["On the patients of this run:"]), *parts_of(verification.document())]
+    return Section(key="certificate", title="Certified threshold", parts=found)

@@ -55,7 +55,7 @@ from krisis.verbs.decide.policies import (
 )
 from krisis.verbs.decide.population import Population, Prevalence, Quantity
 from krisis.verbs.decide.reader import best_threshold, cross_fitted
-from krisis.verbs.report.sections import cost_section
+from krisis.verbs.decide.section import cost_section
 
 TABLE = {"costs": {0: {1: 5}, 1: {0: 20}}, "defer": {0: 2, 1: 3}}
 COSTS = costs_from(TABLE, "costs.yaml")

@@ -13,6 +13,7 @@ from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
+from krisis.pages.certify import certificate_section
 from krisis.pages.charts.files import check_figure_file, write_figure
 from krisis.pages.document import Document
 from krisis.pages.figure import Figure, check_charts
@@ -24,17 +25,13 @@ from krisis.results.loading import reproduce_command
 from krisis.results.matching import refuse_other_data
 from krisis.results.run_items import items_of
 from krisis.verbs.audit.groups import audit_groups
+from krisis.verbs.audit.section import audit_section
 from krisis.verbs.decide import baselines_of
 from krisis.verbs.decide.curve import CurveOptions, decision_curve
 from krisis.verbs.decide.policies import DecideOptions, decide_run
 from krisis.verbs.decide.population import Prevalence
+from krisis.verbs.decide.section import benefit_section, cost_section
 from krisis.verbs.report.figures import FigureOptions, runs_figure
-from krisis.verbs.report.sections import (
-    audit_section,
-    benefit_section,
-    certificate_section,
-    cost_section,
-)
 
 
 @dataclass(frozen=True)
