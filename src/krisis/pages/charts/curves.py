@@ -536,12 +536,3 @@ def _certified_finding(risk: float, chosen: Sequence[JsonObject], n_parts: int) 
         answered = share(Estimate(chosen[0]["coverage"]))
         return f"Certified at a risk of {bound}: {answered} of cases are answered"
     return f"{len(chosen)} of {n_parts} groups have a threshold certified at a risk of {bound}"
-
-
-# --- Net benefit over the threshold ----------------------------------------------------------
-
-
-# --- Cost over coverage ----------------------------------------------------------------------
-
-
-# --- Evidence over patients ------------------------------------------------------------------

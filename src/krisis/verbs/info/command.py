@@ -303,7 +303,7 @@ def _counted(number: int, thing: str) -> str:
 
 def _source(described: JsonMapping) -> Pairs:
     """Return source, licence and hash of the data, wherever a suite states them."""
-    stated = described.get("provenance")
+    stated: JsonValue = described.get("provenance")
     is_listed = isinstance(stated, list) and stated and isinstance(stated[0], Mapping)
     first: JsonMapping = stated[0] if is_listed else {}
     known = {
