@@ -25,6 +25,7 @@ from typing import ClassVar
 
 import krisis
 from krisis.cli import app as command_line
+from krisis.runs.schema import SUFFIX
 
 _SOURCE = str(Path(krisis.__file__).parent)
 _CONFIDENCE = 0.8125
@@ -143,7 +144,7 @@ def walk() -> Walk:
         threading.setprofile(seen)
         sys.setprofile(seen)
         _krisis(*run, "-o", "second")
-        _krisis("report", str(next(path for path in Path("second").iterdir() if path.is_dir())))
+        _krisis("report", str(next(Path("second").glob(f"*{SUFFIX}"))))
         sys.setprofile(None)
         threading.setprofile(None)
     server.shutdown()

@@ -25,7 +25,20 @@ from tests.mutants.server import CAUGHT, Module, Record, Server
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "krisis"
-FOLDERS = ("runs", "decisions", "metrics", "statistics", "pages/verdict.py")
+# Of a verb what computes; what it shows is held by the approved pages.
+COMPUTES = {
+    "audit": ("groups", "result", "stability"),
+    "check": ("gate",),
+    "decide": ("curve", "policies", "population", "reader", "working_point"),
+    "forget": ("removal",),
+    "maintain": ("repair",),
+    "monitor": ("evidence",),
+    "plan": ("simulated_studies", "study"),
+}
+FOLDERS = (
+    *("runs", "decisions", "metrics", "statistics", "pages/verdict.py", "formats/hand_over.py"),
+    *(f"verbs/{verb}/{module}.py" for verb, modules in COMPUTES.items() for module in modules),
+)
 REASONS = Path(__file__).with_name("reasons.yaml")
 _STATE = ROOT / ".mutants"
 _QUICK = "not slow and not browser"
