@@ -15,8 +15,8 @@ import krisis
 from krisis.decisions.costs import CostTable
 from krisis.metrics.base import MetricScores, Rows
 from krisis.metrics.selective_prediction import risk_coverage_curve
-from krisis.pages.grid import GridResult, TaskRuns
 from krisis.results.result import BenchmarkResult
+from krisis.verbs.compare.grid_page import GridResult, TaskRuns
 from krisis.verbs.sheet.page import Sheet, build_sheet
 
 

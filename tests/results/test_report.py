@@ -314,16 +314,16 @@ def test_a_run_that_only_abstained_is_a_result() -> None:
 
 def test_errors_that_are_more_confident_than_right_answers_are_pointed_out() -> None:
     rows = [EvaluationResult(int(stated < 0.8), 1, confidence=stated) for stated in (0.5, 0.6, 0.9)]
-    shown = said(result_of(rows).document())
+    shown = said(result_of(rows).also_scored(["aurc"]).document())
     assert "Wrong answers are more confident (90 % on average) than right ones (55 %)" in shown
     turned = [
         EvaluationResult(int(row.confidence > 0.8), 1, confidence=row.confidence) for row in rows
     ]
-    assert "more confident (" not in format_report(result_of(turned))
-    assert "more confident (" not in format_report(result_of(rows[:2]))
+    assert "more confident (" not in format_report(result_of(turned).also_scored(["aurc"]))
+    assert "more confident (" not in format_report(result_of(rows[:2]).also_scored(["aurc"]))
     # The means of nine and of fourteen times 0.6 are not the same float.
     equal = [EvaluationResult(int(n > 8), 1, confidence=0.6) for n in range(23)]
-    assert "more confident (" not in format_report(result_of(equal))
+    assert "more confident (" not in format_report(result_of(equal).also_scored(["aurc"]))
 
 
 def test_the_room_is_printed_in_every_report_of_a_task_with_a_price() -> None:

@@ -32,12 +32,12 @@ from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.grid import CellEnd, GridStop, Ready, prepare, run_grid
 from krisis.json_values import JsonObject, write_text
-from krisis.pages.grid import GridResult, TaskRuns
 from krisis.pages.numbers import count, dollars
 from krisis.pages.shell import page
 from krisis.results.base import BenchmarkResult
 from krisis.results.stops import Decided, Detached, Interrupted
 from krisis.runs.places import WriterLock
+from krisis.verbs.compare.grid_page import GridResult, TaskRuns
 from krisis.verbs.compare.pairs import compare_runs
 
 

@@ -143,9 +143,10 @@ class BenchmarkResult(RunFacts, Documented):
 
     def also_scored(self, names: Iterable[str]) -> BenchmarkResult:
         """Return the run with the scores of further registered metrics, where it has rows."""
-        lacking = registered_metrics([name for name in names if name not in self.metric_scores])
-        if not lacking or not self.rows:
+        asked = registered_metrics([name for name in names if name not in self.metric_scores])
+        if not asked or not self.rows:
             return self
+        lacking = list({metric.identifier: metric for metric in asked}.values())
         level = common_level(score.interval for score in self.metric_scores.values())
         again = self.scored(lacking, BootstrapOptions(level=level))
         again.metric_scores = MetricScores({**self.metric_scores, **again.metric_scores})

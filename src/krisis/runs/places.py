@@ -78,8 +78,8 @@ def refuse_holes(path: Path) -> None:
     n_written = 512 * getattr(found, "st_blocks", 0)  # 0 where the file system does not say
     if found.st_size > _MOST_WITH_HOLES and 0 < n_written * _MOST_COMPRESSED < found.st_size:
         raise InvalidFile(
-            f"{path} claims {found.st_size / 1e6:,.0f} MB, of which {n_written / 1e6:,.1f} MB were "
-            "written, as in no run file; ask for a copy made with krisis export"
+            f"{path} claims {found.st_size // 1_000_000:,} MB, of which {n_written // 1000:,} kB "
+            "were written, as in no run file; ask for a copy made with krisis export"
         )
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.errors import InvalidValue, KrisisError, UnknownName
 from krisis.metrics import DeferralAlignment, score_all
-from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.base import EvaluationResult, MetricScore, Rows
 from krisis.pages.markdown import markdown_text
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import BudgetReached, Decided, Interrupted, StopCause
@@ -170,7 +170,10 @@ def test_other_data_and_a_baseline_without_rows_are_not_judged_and_the_rest_is(
     assert "cannot be paired" in check_run(run, gate, against=bare)[1].reason
     scores = {"Accuracy": bare.metric_scores["Accuracy"]}
     unlike = BenchmarkResult(run.evaluation_results, scores, run.suite_description)
-    missing = check_run(run, Gate(no_worse=["aurc by 0.1"]), against=unlike)
+    asked = check_run(run, Gate(no_worse=["aurc by 0.1"]), against=unlike)
+    assert asked[0].state == "met"  # neither was scored with it, and both have rows
+    run.metric_scores["Own"] = MetricScore("Own", 0.5, key="own")
+    missing = check_run(run, Gate(no_worse=["own by 0.1"]), against=unlike)
     assert (missing[0].state, "not scored with it" in missing[0].reason) == ("not judged", True)
     neither = check_run(run, Gate(no_worse=["answer_rate by 0.1"]), against=run)
     assert neither[0].state == "not judged"

@@ -36,7 +36,7 @@ class GridResult(Documented):
     name: str
     cells: Sequence[tuple[str, str, str]]
     tasks: Sequence[TaskRuns]
-    builder: ClassVar[str] = "krisis.pages.grid:grid_document"
+    builder: ClassVar[str] = "krisis.verbs.compare.grid_page:grid_document"
 
 
 def grid_document(grid: GridResult) -> Document:
