@@ -19,7 +19,7 @@ from krisis.data.base import FeatureDescription, RecordListSuite, SecondUnit, Ta
 from krisis.data.perturbation import Perturbed
 from krisis.errors import InvalidValue, ProviderUnavailable, RunConflict, UserError
 from krisis.execution.cache import ReplyCache
-from krisis.execution.grid import plan_of
+from krisis.execution.grid import grid_of
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
@@ -233,7 +233,7 @@ def test_what_cannot_be_asked_is_refused_before_the_first_call() -> None:
 
 
 def test_several_forms_on_the_command_line_are_several_runs() -> None:
-    plan = plan_of(
+    plan = grid_of(
         {"suite": "ckd", "models": ["openai/NAME"], "perturb": ["none", "unit"]}, "krisis run"
     )
     assert [cell.config.perturb for cell in plan.cells] == ["none", "unit"]
