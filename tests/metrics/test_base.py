@@ -206,7 +206,7 @@ def test_a_task_adds_its_own_metrics_before_the_eight_and_no_answers_only_where_
     rows = [EvaluationResult(1, 1, confidence=0.9), EvaluationResult(0, 1, confidence=0.8)]
     scores = score_all(usual_metrics(["disease_auroc", "accuracy"]), rows)
     assert list(scores) == ["Disease AUROC", "Accuracy", *eight[1:]]
-    silent = [*rows, EvaluationResult(None, 1, error="no JSON", failure_class="malformed")]
+    silent = [*rows, EvaluationResult(None, 1, error="no JSON", failure_class="malformed_reply")]
     assert list(score_all(usual_metrics(), silent)) == [*eight, "No-Answer Rate"]
 
 
