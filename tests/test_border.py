@@ -101,10 +101,10 @@ def test_what_crosses_the_border_has_its_reason_and_only_becomes_less() -> None:
 @pytest.mark.parametrize(
     ("code", "named"),
     [
-        ("from krisis.verbs import monitor", "krisis.verbs.monitor"),
-        ("def f():\n    import krisis.verbs.monitor", "krisis.verbs.monitor"),
-        ("builder = 'krisis.verbs.monitor.page:monitor_document'", "krisis.verbs.monitor.page"),
-        ("HOMES = {'monitor': 'krisis.verbs.monitor'}", "krisis.verbs.monitor"),
+        ("from krisis.pages import figure", "krisis.pages.figure"),
+        ("def f():\n    import krisis.pages.figure", "krisis.pages.figure"),
+        ("builder = 'krisis.pages.run:run_document'", "krisis.pages.run"),
+        ("HOMES = {'Benchmark': 'krisis.benchmark'}", "krisis.benchmark"),
     ],
 )
 def test_an_import_is_seen_wherever_it_stands(code: str, named: str) -> None:
