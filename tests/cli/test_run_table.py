@@ -10,13 +10,10 @@ import yaml
 from tests.documents import facts
 from tests.invented_runs import edit_run
 
-from krisis import Benchmark, SuiteConfig, registry
-from krisis.backends.baselines.constant import Majority
+from krisis import registry
 from krisis.cli.app import main
 from krisis.data.table.suite import TableSuite
-from krisis.execution.options import Execution
-from krisis.execution.recorder import Recorder
-from krisis.runs.load import load_run, read_description
+from krisis.runs.load import load_run
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tables"
 LAB = str(EXAMPLES / "lab.yaml")
@@ -94,19 +91,6 @@ def test_a_run_of_a_file_is_resumed_repeated_and_printed(krisis: Any, tmp_path: 
     (tmp_path / "run.yaml").write_text(printed)
     assert yaml.safe_load(printed)["suite"] == LAB
     assert krisis("run", "--config", "run.yaml", "-o", "third")[0] == 0
-
-
-def test_a_run_from_python_is_made_again_by_the_command_line(krisis: Any) -> None:
-    recorder = Recorder("runs")
-    suite = TableSuite(LAB, SuiteConfig(test_size=0.2))
-    Benchmark(suite, Majority(), execution=Execution(recorder=recorder)).run()
-    run = only_run(Path("runs"))
-    config = read_description(run).config
-    assert (config["suite"], config["suite_options"]) == ("table", {"path": LAB})
-    assert config["test_size"] == 0.2
-    assert krisis("run", "--config", run, "-o", "again")[0] == 0
-    described = load_run(only_run(Path("again"))).suite_description
-    assert described == load_run(run).suite_description
 
 
 def test_a_dry_run_shows_the_prompt(krisis: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def test_a_suite_that_only_loads_needs_neither_a_task_nor_the_constructor_of_the
             return [PatientRecord({"x": x}, 0) for x in range(self.n)]
 
     assert (Bare(2).describe()["suite"], Bare(2).describe()["task"]) == ("bare", "")
-    assert Bare(2).config.task == Task.DETECTION
+    assert Bare(2).config == SuiteConfig()
 
 
 def test_a_suite_without_tasks_is_called_by_the_task_that_its_user_names() -> None:

@@ -860,7 +860,7 @@ for _key, _words in (
     def _entry(patch: Patch, folder: Path, key: str = _key, value: Any = _words) -> None:
         original = artifact.artifact_of
         changed = lambda *given, **options: {**original(*given, **options), key: value}  # noqa: E731
-        patch.setattr("krisis.api.deciding.artifact_of", changed)
+        patch.setattr("krisis.verbs.selective.artifact_of", changed)
 
     violates(EVALUATION, f"the artifact has another {_key}")(_entry)
 wrapped(

@@ -356,7 +356,7 @@ def test_answers_that_are_whole_floats_stay_floats(tmp_path: Path) -> None:
     rows = [replace(row, prediction=1.0) for row in invented_rows(6) if row.prediction is not None]
     path = write(tmp_path / "run.krisis", rows)
     before = content_of(path)
-    assert {type(line[5]) for line in before["rows"].values()} == {float}
+    assert {type(line[4]) for line in before["rows"].values()} == {float}
     path.write_bytes(destroyed(path.read_bytes(), 1))
     repair(path, tmp_path / "saved.krisis")
     assert content_of(tmp_path / "saved.krisis") == before
@@ -498,7 +498,7 @@ def test_a_line_that_was_replaced_or_deleted_does_not_come_back(tmp_path: Path) 
             writer.drop_rows(range(50, 200))
         writer.close()
     before = content_of(path)
-    assert [len(str(line[16])) for line in before["rows"].values()] == [1] * 50
+    assert [len(str(line[15])) for line in before["rows"].values()] == [1] * 50
     path.write_bytes(destroyed(path.read_bytes(), 1))
     repair(path, tmp_path / "saved.krisis")
     assert content_of(tmp_path / "saved.krisis") == before
@@ -537,7 +537,7 @@ def test_rows_in_the_log_of_a_killed_writer_are_saved_as_they_were_last(
     repair(copy, tmp_path / "saved.krisis")
     saved = content_of(tmp_path / "saved.krisis")["rows"]
     assert len(saved) == 60
-    assert {str(line[16]) for line in saved.values()} == {"second", "second" * 2000}
+    assert {str(line[15]) for line in saved.values()} == {"second", "second" * 2000}
 
 
 # Hostile bytes.

@@ -43,7 +43,6 @@ _MOST_OF_ANSWERS = 200
 # Of more records than this, the patients are not counted.
 _MOST_COUNTED = 100_000
 # What every suite understands, and where it is left out because the suite does not support it.
-_SHARED = ("seed", "n_synthetic", "test_size", "features")
 # The options of a suite that have a flag of their own; all others are given as --suite-option.
 _FLAGS = {
     **{name: name for name in ("data_path", "sex", "mode", "price")},
@@ -320,8 +319,14 @@ def _source(described: JsonMapping) -> Pairs:
 def _options(name: str, suite: BaseDataSuite) -> Pairs:
     """Return the options of a suite: how each is given, its meaning and its default."""
     parameters = inspect.signature(type(suite)).parameters
-    for option in _SHARED if "config" in parameters else ():
-        default = plain(getattr(suite.config, option))
+    config = suite.config
+    defaults = {
+        "seed": config.seed,
+        "n_synthetic": config.synthetic_count,
+        "test_size": config.held_out_share,
+        "features": config.features.value,
+    }
+    for option, default in defaults.items() if "config" in parameters else ():
         if _takes(name, option, default):
             words = (RunConfig.model_fields[option].description or "").rstrip(".")
             yield _option(flag_of(option), default, words)
