@@ -320,7 +320,7 @@ def _options(name: str, suite: BaseDataSuite) -> Pairs:
     """Return the options of a suite: how each is given, its meaning and its default."""
     parameters = inspect.signature(type(suite)).parameters
     config = suite.config
-    defaults = {
+    defaults: dict[str, JsonValue] = {
         "seed": config.seed,
         "n_synthetic": config.synthetic_count,
         "test_size": config.held_out_share,
