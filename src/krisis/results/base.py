@@ -151,8 +151,8 @@ class BenchmarkResult(RunFacts, Documented):
         again = self.scored(lacking, BootstrapOptions(level=level))
         again.metric_scores = MetricScores({**self.metric_scores, **again.metric_scores})
         again.scores_by_source = {
-            source: MetricScores({**self.scores_by_source.get(source, {}), **scores})
-            for source, scores in again.scores_by_source.items()
+            source: MetricScores({**scores, **again.scores_by_source.get(source, {})})
+            for source, scores in {**again.scores_by_source, **self.scores_by_source}.items()
         }
         return again
 
