@@ -22,6 +22,7 @@ from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import RowColumns
 from krisis.metrics.items import RunItems, Source
+from krisis.metrics.selective_prediction import AURC
 from krisis.metrics.table import Table
 from krisis.verbs.selective.evaluation import SelectiveOptions, evaluate
 from krisis.viewer.app import create_app
@@ -60,7 +61,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         random.Random(name).shuffle(mixed)
         for folder, one in ((plain, rows), (shuffled, Rows(mixed, ANSWERS))):
             made = result_of(one, f"local/{name}")
-            scored = made.scored(usual_metrics(), BootstrapOptions())
+            scored = made.scored([*usual_metrics(), AURC()], BootstrapOptions())
             write_run(folder / name, scored)
     for folder in (plain, shuffled):
         (folder / "costs.yaml").write_text(COSTS, encoding="utf-8")

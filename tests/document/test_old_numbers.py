@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.document.with_areas import with_areas
 from tests.documents import line_of, said, tables, values
 from tests.fixture_reports import FIXTURES
 
@@ -42,7 +43,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_every_number_of_the_old_report_is_in_the_document(name: str) -> None:
-    document = FIXTURES[name]().document()
+    document = with_areas(FIXTURES[name]()).document()
     words = said(document)
     due = line_of(document, "should defer")
     # Answers where deferral was due are right all the same or wrong, and both are shown.

@@ -121,7 +121,7 @@ def test_runs_side_by_side_begin_with_the_headline(
         *("decision_skill", "decision_cost"),
         *("right_decisions", "answerable_accuracy", "inappropriate_answer_rate"),
         *("quadratic_weighted_kappa", "total_mae", "total_bias", "screening_sensitivity"),
-        *("answer_rate", "aurc"),
+        "answer_rate",
     ]
     assert table.columns[0].key == "decision_skill"
     best, *_ = best_first(table.entries, table.columns[0])
