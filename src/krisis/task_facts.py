@@ -1,17 +1,21 @@
-"""What every stage knows of a task: answers, features in words, loss, price, costs, total."""
+"""What every stage knows of a task: answers, features in words, loss, costs, total."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from krisis.answers import AnswerSet, Label
+from krisis.costs import ASSUMED, Costs
 from krisis.errors import InvalidValue
 
 Loss = Literal["error", "abs", "abs_norm"]
 LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
+# What makes a case due for deferral: the costs, where the probabilities of its answers are known,
+# and else the label of the data; the label everywhere; or flags that are counted and judge nothing.
+DueBy = Literal["costs", "label", "checklist"]
 
 
 def _as_floats(holder: object, *names: str) -> None:
@@ -100,48 +104,14 @@ class TotalScale:
 
 
 @dataclass(frozen=True, slots=True)
-class CostTable:
-    """What answers and deferrals cost: a preset of `krisis decide`, whose user must own it.
-
-    ``costs`` maps truth to answer to cost, right answers costing 0 unless listed; ``defer`` is one
-    figure or one per truth. ``note`` says in one sentence what the figures rest on.
-    """
-
-    costs: Mapping[Label, Mapping[Label, float]]
-    defer: float | Mapping[Label, float]
-    unit: str = "points"
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        _as_floats(self, "costs", "defer")
-
-    @classmethod
-    def by_distance(
-        cls, answers: Iterable[Label], *, too_low: float, too_high: float, defer: float, note: str
-    ) -> CostTable:
-        """Return costs that grow with every step between the answer and the truth."""
-        places = dict(enumerate(answers))
-        costs = {
-            truth: {
-                answer: too_low * (i - j) if j < i else too_high * (j - i)
-                for j, answer in places.items()
-                if i != j
-            }
-            for i, truth in places.items()
-        }
-        return cls(costs, defer, note=note)
-
-
-@dataclass(frozen=True, slots=True)
 class TaskFacts:
     """What scoring and reports know of a task; ``answers`` are pairs of answer and words.
 
     ``groups`` maps the groups that results are broken down by to their metadata keys; ``metrics``
     are scored beside the usual ones, the first being the headline; ``total`` says how the items of
     a patient add up; ``person`` and ``unit`` are the words for one cluster and one record;
-    ``costs`` is the preset of what answers and deferrals cost and
-    ``price`` the cost of one deferral relative to one wrong answer; ``losses`` maps truth to answer
-    to the cost of a wrong answer in that unit, where they do not all cost 1;
+    ``costs`` are what wrong answers and deferrals cost; ``due_by`` says what makes a case due for
+    deferral; ``told`` is the price that the prompt stated, None where nobody was told one;
     ``features`` are the findings that the task describes.
     """
 
@@ -157,10 +127,13 @@ class TaskFacts:
     unit: str = "record"
     metrics: tuple[str, ...] = ()
     total: TotalScale | None = None
-    costs: CostTable | None = None
-    price: float | None = None
-    losses: Mapping[Label, Mapping[Label, float]] = field(default_factory=dict)
+    costs: Costs = ASSUMED
+    due_by: DueBy = "costs"
+    told: float | None = None
     features: Mapping[str, FeatureDescription] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "costs", self.costs.over(self.answer_set))
 
     @property
     def answer_set(self) -> AnswerSet:

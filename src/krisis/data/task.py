@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import ClassVar, TypeAlias
 
 from krisis.answers import AnswerSet, Label
+from krisis.costs import ASSUMED, Costs, check_price
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping
 from krisis.task_facts import (
     LOSSES,
-    CostTable,
+    DueBy,
     FeatureDescription,
     Loss,
     TaskFacts,
@@ -22,8 +23,10 @@ from krisis.task_facts import (
 # mappings of such values, which prompts write out; see `krisis.backends.prompt.value_in_words`.
 FeatureValue: TypeAlias = str | int | float | None
 Features: TypeAlias = Mapping[str, FeatureValue]
-# What leads the report of a task with a price of deferring; accuracy rewards never deferring.
-HEADLINE = ("decision_skill", "decision_cost")
+# What leads the report of a task, as far as it is defined; accuracy rewards never deferring.
+HEADLINE = ("decision_skill", "cost_saved", "decision_cost", "deferral_skill")
+# The signal in which a reader by probabilities keeps them, also of the cases that it defers.
+OWN_PROBABILITIES = "own_probabilities"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +52,15 @@ class Task:
     ``reply_fields`` are asked for with every answer and become signals once checked. ``groups``
     maps the groups that results are broken down by to their metadata keys. ``default_loss`` and
     ``default_confidence`` are what selective prediction uses unless it is given others. ``metrics``
-    are scored besides the usual ones; the first of them is the headline of reports and of the
-    viewer, which is Decision Skill where there is a ``price``. ``total`` says how the items of a
-    patient add up. ``person`` and ``unit`` are the words for one cluster and one record. ``costs``
-    is what answers and deferrals cost unless a user says otherwise. ``paraphrase`` is the question
-    in other words, for ``--perturb paraphrase``.
-    ``short_names`` are what reports call the answers, where their meanings are long.
-    ``price`` is what a deferral costs relative to a wrong answer and ``policy`` the rules by which
-    to defer: `krisis.data.instructions` makes the words of a prompt from them, and uses
-    ``abstain_when`` where there is no price, or where errors are graded (a ``default_loss`` other
-    than ``error``): their losses are the ``costs`` then, and the price is in their unit.
+    are scored besides the usual ones. ``total`` says how the items of a patient add up. ``person``
+    and ``unit`` are the words for one cluster and one record. ``paraphrase`` is the question in
+    other words, for ``--perturb paraphrase``. ``short_names`` are what reports call the answers,
+    where their meanings are long.
+    ``costs`` are what wrong answers and deferrals cost, from which the words of the prompt, the
+    cases due for deferral and the headline follow; ``price`` is short for costs at which every
+    error costs 1 and a deferral so much. ``policy`` are rules by which to defer, for
+    ``--instructions policy``. ``due_by`` says what makes a case due: the costs, a label of the
+    data, or a checklist that is only counted.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -76,7 +78,6 @@ class Task:
     question: str = ""
     answers: Mapping[Label, str] = field(default_factory=dict)
     features: Mapping[str, FeatureDescription] = field(default_factory=dict)
-    abstain_when: str = "Abstain when the findings do not settle the question."
     aliases: Mapping[str, Label | None] = field(default_factory=dict)
     ordered: bool = False
     positive: Label | None = None
@@ -89,13 +90,14 @@ class Task:
     person: str = "patient"
     unit: str = "record"
     setting: str = ""
-    costs: CostTable | None = None
+    costs: Costs = ASSUMED
     paraphrase: str = ""
     short_names: Mapping[Label, str] = field(default_factory=dict)
-    price: float | None = None
     policy: tuple[str, ...] = ()
+    due_by: DueBy = "costs"
+    price: InitVar[float | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, price: float | None) -> None:
         if not isinstance(self.name, str):
             raise InvalidValue(f"the name of a task must be text, not {self.name!r}")
         if self.default_loss not in LOSSES:
@@ -110,14 +112,10 @@ class Task:
                 f"the positive answer {self.positive!r} of the task {self.name!r} is none of its "
                 f"answers: {', '.join(map(str, self.answers)) or 'it has none'}"
             )
-        if self.price is not None:
-            if not 0.0 < self.price < 1.0:
-                raise InvalidValue(
-                    f"the price of the task {self.name!r} must be between 0 and 1, not "
-                    f"{self.price!r}; 0.2 is a fifth of what a wrong answer costs"
-                )
-            others = (name for name in self.metrics if name not in HEADLINE)
-            object.__setattr__(self, "metrics", (*HEADLINE, *others))
+        costs = self.costs if price is None else self.costs.at(check_price(price))
+        object.__setattr__(self, "costs", costs.over(self.answer_set))
+        others = (name for name in self.metrics if name not in HEADLINE)
+        object.__setattr__(self, "metrics", (*HEADLINE, *others))
         groups: object = self.groups
         if isinstance(groups, list | tuple):  # names that are their own metadata keys
             object.__setattr__(self, "groups", {str(name): str(name) for name in groups})
@@ -128,22 +126,6 @@ class Task:
         return AnswerSet(
             tuple(self.answers), self.ordered, self.positive, self.answers, self.short_names
         )
-
-    @property
-    def losses(self) -> Mapping[Label, Mapping[Label, float]]:
-        """What wrong answers cost in the unit of the price, by truth; empty where each costs 1."""
-        if self.default_loss == "error" or self.price is None or self.costs is None:
-            return {}
-        if not isinstance(self.costs.defer, int | float):
-            raise InvalidValue(
-                f"the task {self.name!r} grades its errors, so a deferral must have one cost, not "
-                f"{dict(self.costs.defer)!r}"
-            )
-        unit = self.costs.defer / self.price
-        return {
-            truth: {answer: cost / unit for answer, cost in costs.items()}
-            for truth, costs in self.costs.costs.items()
-        }
 
     @property
     def can_be_asked(self) -> bool:
@@ -166,8 +148,7 @@ class Task:
             metrics=self.metrics,
             total=self.total,
             costs=self.costs,
-            price=self.price,
-            losses=self.losses,
+            due_by=self.due_by,
             features=dict(self.features),
         )
 
@@ -182,13 +163,25 @@ class Judgement:
     abstain: bool = False
 
     @classmethod
-    def of_probability(cls, positive: float) -> Judgement:
-        """Return the judgement of one who gives the positive answer 1 this probability.
+    def by_cost(
+        cls, costs: Costs, chances: Mapping[Label, float], signals: JsonMapping | None = None
+    ) -> Judgement:
+        """Return the judgement of a reader who was only asked for probabilities.
 
-        >>> Judgement.of_probability(0.75).answer, Judgement.of_probability(0.5).answer
-        (1, 0)
+        It answers at the lowest expected cost, and defers where that is not below the price. The
+        probabilities are kept in the signals, also where it defers.
+
+        >>> Judgement.by_cost(Costs(), {"ill": 0.85, "well": 0.15}).answer
+        'ill'
+        >>> Judgement.by_cost(Costs(), {"ill": 0.75, "well": 0.25}).abstain
+        True
         """
-        return cls(int(positive > 0.5), max(positive, 1.0 - positive))
+        own = {str(answer): round(float(chance), 6) for answer, chance in chances.items()}
+        kept = {**(signals or {}), OWN_PROBABILITIES: own}
+        answer, lowest = costs.best(chances)
+        if costs.is_due(lowest):
+            return cls(None, signals=kept, abstain=True)
+        return cls(answer, float(chances[answer]), kept)
 
 
 # Sees what a model sees: the features and the context of a record. A rule that is a dataclass

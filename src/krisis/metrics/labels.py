@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.answers import AnswerSet, Label
-from krisis.task_facts import Loss, TaskFacts, TotalScale
+from krisis.costs import ASSUMED, Costs
+from krisis.task_facts import DueBy, Loss, TaskFacts, TotalScale
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -21,19 +22,18 @@ _DEFAULT_GROUPS = {"stage": "ckd_stage"}
 
 @dataclass(frozen=True, slots=True)
 class Answers(AnswerSet):
-    """What scoring must know of a task: its answers, its groups, its loss, its total, its price.
+    """What scoring must know of a task: its answers, its groups, its loss, its total, its costs.
 
     ``groups`` maps the name of a breakdown to the metadata key that it reads; ``total`` is None
-    where items of a patient do not add up; ``price`` is the cost of one deferral relative to one
-    wrong answer, None where the task has none. ``losses`` maps truth to answer to the cost of that
-    wrong answer in the unit of the price, where wrong answers do not all cost 1.
+    where items of a patient do not add up; ``costs`` are what wrong answers and deferrals cost and
+    ``due_by`` says what makes a case due for deferral.
     """
 
     default_loss: Loss = "error"
     groups: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULT_GROUPS))
     total: TotalScale | None = None
-    price: float | None = None
-    losses: Mapping[Label, Mapping[Label, float]] = field(default_factory=dict)
+    costs: Costs = ASSUMED
+    due_by: DueBy = "costs"
 
     @classmethod
     def of(cls, task: TaskFacts) -> Self:
@@ -48,26 +48,16 @@ class Answers(AnswerSet):
             default_loss=task.default_loss,
             groups=task.groups,
             total=task.total,
-            price=task.price,
-            losses=task.losses,
+            costs=task.costs,
+            due_by=task.due_by,
         )
 
-    def loss_matrix(self, labels: Sequence[Label]) -> FloatArray:
-        """Return what each of the labels costs as an answer (columns) at each truth (rows).
-
-        An answer that the task does not price costs as much as its costliest one.
-        """
-        if not self.losses:
-            return 1.0 - np.eye(len(labels))
-        priced = {
-            (self.key(truth), self.key(answer)): float(cost)
-            for truth, costs in self.losses.items()
-            for answer, cost in costs.items()
-        }
-        most = max(priced.values())
-        return np.array(
-            [[priced.get((t, a), most) * (t != a) for a in labels] for t in labels]
-        ).reshape(len(labels), len(labels))
+    def cost_matrix(self, labels: Sequence[Label]) -> FloatArray:
+        """Return what each of the labels costs as an answer (columns) at each truth (rows)."""
+        known = {key: answer for key, answer in zip(self.keys, self.allowed, strict=True)}
+        names = [known.get(label, label) for label in labels]
+        found = [[self.costs.of(truth, answer) for answer in names] for truth in names]
+        return np.array(found, dtype=np.float64).reshape(len(names), len(names))
 
     def positions(self, labels: Sequence[Label]) -> FloatArray:
         """Return where each label is on the scale: its number, else its place among the answers.
