@@ -5,7 +5,7 @@ from krisis.lazy_names import lazily
 _HOMES = {
     "BaseDataSuite": "krisis.data.base",
     "CKDSuite": "krisis.data.ckd.suite",
-    "CostTable": "krisis.data.base",
+    "Costs": "krisis.costs",
     "DiabetesSuite": "krisis.data.nhanes.diabetes",
     "FeatureDescription": "krisis.data.base",
     "FeatureSet": "krisis.data.base",
@@ -25,7 +25,7 @@ _HOMES = {
 __all__ = [
     "BaseDataSuite",
     "CKDSuite",
-    "CostTable",
+    "Costs",
     "DiabetesSuite",
     "FeatureDescription",
     "FeatureSet",

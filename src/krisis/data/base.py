@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Self, TypeVar
 
 from krisis.answers import Label
+from krisis.cost_file import AnyCosts, stated_costs
+from krisis.costs import check_price
 from krisis.data.patient_record import (
     PatientRecord,
     Records,
@@ -24,11 +26,10 @@ from krisis.data.task import Features, FeatureValue, Judgement, ReplyField, Rule
 from krisis.display import cut
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
-from krisis.task_facts import CostTable, FeatureDescription, SecondUnit, TotalScale
+from krisis.task_facts import FeatureDescription, SecondUnit, TotalScale
 
 __all__ = [
     "BaseDataSuite",
-    "CostTable",
     "FeatureDescription",
     "FeatureSet",
     "FeatureValue",
@@ -70,7 +71,9 @@ class SuiteConfig:
     """The choices that every suite understands; None is: as the suite has it.
 
     ``task`` is a name that the suite must know, by default its first one. ``n_synthetic`` is by
-    default 200, or none beside a file; ``test_size`` is what a file states, or 0.2.
+    default 200, or none beside a file; ``test_size`` is what a file states, or 0.2. ``costs``
+    replaces what the task says that answers cost, ``price`` only what a deferral does.
+    ``by_policy`` asks by the policy of the task: a case is due, too, where a rule of it says so.
 
     >>> config = SuiteConfig(seed=7)
     >>> config.n_synthetic, config.synthetic_count, config.held_out_share
@@ -82,8 +85,13 @@ class SuiteConfig:
     seed: int = 42
     n_synthetic: int | None = None
     test_size: float | None = None
+    costs: AnyCosts | None = None
+    price: float | None = None
+    by_policy: bool = False
 
     def __post_init__(self) -> None:
+        if self.price is not None:
+            object.__setattr__(self, "price", check_price(self.price))
         object.__setattr__(self, "features", member_of(FeatureSet, self.features, "feature set"))
         object.__setattr__(self, "task", _task_name(self.task))
         n = self.n_synthetic
@@ -225,8 +233,21 @@ class BaseDataSuite(ABC):
         name = self.task_name
         entry = self.tasks.get(name)
         if entry is None:
-            return Task(name)
-        return entry if isinstance(entry, Task) else entry(self)
+            return self._as_configured(Task(name))
+        return self._as_configured(entry if isinstance(entry, Task) else entry(self))
+
+    def _as_configured(self, task: Task) -> Task:
+        """Return the task at the costs of the configuration, and by its policy if it asks so."""
+        config = self.config
+        if config.by_policy and not task.policy:
+            raise InvalidValue(
+                f"the task {task.name!r} of the suite {self.name!r} states no policy; omit "
+                "--instructions policy"
+            )
+        if config.costs is None and config.price is None and not config.by_policy:
+            return task
+        costs = stated_costs(task.costs, config.costs, config.price)
+        return replace(task, costs=costs, due_by="label" if config.by_policy else task.due_by)
 
     @property
     def task_name(self) -> str:
@@ -295,6 +316,7 @@ class BaseDataSuite(ABC):
             **({"features": features.value} if tells_features_apart else {}),
             "seed": self.config.seed,
             "n_records": len(records),
+            "costs": self.task.costs.to_json(),
             "content_hash": records.content_hash,
             "case_hash": records.case_hash,
         }

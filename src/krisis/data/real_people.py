@@ -1,12 +1,11 @@
-"""What suites on real people share: who is asked about, the split, the price and the account."""
+"""What suites on real people share: who is asked about, the split and the account."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -14,16 +13,13 @@ import numpy as np
 
 from krisis.data.base import (
     BaseDataSuite,
-    CostTable,
     FeatureDescription,
-    Label,
     PatientRecord,
     SecondUnit,
     SuiteConfig,
-    options_from,
 )
 from krisis.errors import InvalidValue
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.json_values import JsonObject
 
 P = TypeVar("P")
 
@@ -38,29 +34,6 @@ def described(entries: JsonObject) -> dict[str, FeatureDescription]:
         unit = None if second is None else SecondUnit(**second)
         found[name] = FeatureDescription(values=codes, second_unit=unit, **entry)
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class DeferralPrice:
-    """What ``deferral`` may state: the price of a deferral relative to a wrong answer."""
-
-    risk: float | None = None
-
-    def __post_init__(self) -> None:
-        number = isinstance(self.risk, int | float) and not isinstance(self.risk, bool)
-        if self.risk is not None and not (number and 0.0 < self.risk < 1.0):
-            raise InvalidValue(f"the deferral risk must be between 0 and 1, not {self.risk!r}")
-
-
-def equal_costs(answers: Iterable[Label], price: float) -> CostTable:
-    """Return the costs that the prompt states: every wrong answer 100, a deferral its share."""
-    answers = list(answers)
-    return CostTable(
-        {truth: {answer: 100.0 for answer in answers if answer != truth} for truth in answers},
-        float(Decimal(str(price)) * 100),
-        note="Every wrong answer costs 100 and a deferral the share that the prompt states. These "
-        "costs are value judgements; replace them with your own.",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,26 +68,15 @@ def split(
 
 
 class RealPeopleSuite(BaseDataSuite, Generic[P]):
-    """People of one source, some held out; what happened to them is the truth and is never shown.
-
-    ``deferral`` is ``{"risk": …}``: the price of one deferral relative to one wrong answer.
-    """
+    """People of one source, some held out; what happened to them is the truth, never shown."""
 
     name = "real_people"
     source_name: str = ""
-    option_words: Mapping[str, str] = {
-        "deferral": "Cost of one deferral relative to one wrong answer (0.2 = a fifth)",
-    }
     baselines: tuple[str, ...] = ("always-abstain", "majority", "logistic", "boosting")
-    prices: Mapping[str, float] = {}
 
-    def __init__(
-        self, config: SuiteConfig | None = None, *, deferral: JsonMapping | None = None
-    ) -> None:
+    def __init__(self, config: SuiteConfig | None = None) -> None:
         super().__init__(config)
         self._refuse_choices(source=self.source_name)
-        stated = options_from(DeferralPrice, deferral, "deferral").risk
-        self.price = float(self.prices[self.task_name] if stated is None else stated)
 
     @abstractmethod
     def people(self) -> Sequence[P]:
@@ -154,7 +116,6 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
             **super().describe(),
             "account": self.account(),
             "labels": dict(sorted(labels.items())),
-            "price": self.price,
             "terms": self.terms,
             "provenance": [self.provenance()],
         }

@@ -54,7 +54,7 @@ class Answers(AnswerSet):
 
     def cost_matrix(self, labels: Sequence[Label]) -> FloatArray:
         """Return what each of the labels costs as an answer (columns) at each truth (rows)."""
-        known = {key: answer for key, answer in zip(self.keys, self.allowed, strict=True)}
+        known = dict(zip(self.keys, self.allowed, strict=True))
         names = [known.get(label, label) for label in labels]
         found = [[self.costs.of(truth, answer) for answer in names] for truth in names]
         return np.array(found, dtype=np.float64).reshape(len(names), len(names))

@@ -38,23 +38,17 @@ AMBIGUOUS_CHANGE = (0.15, 0.25)
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """When a case counts as one to defer.
+    """When the seeds flag a case as one to defer.
 
-    ``risk`` is the price of a deferral relative to a wrong answer: a synthetic case should be
-    deferred if its best answer is wrong with this probability or more. ``margin_ml_min`` is the
-    distance to a limit of staging within which the seeds flag a case; of a file, the flags decide.
+    ``margin_ml_min`` is the distance to a limit of staging within which they do.
     """
 
-    risk: float = 0.20
     margin_ml_min: float = 3.0
 
     def __post_init__(self) -> None:
-        for name in ("risk", "margin_ml_min"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InvalidValue(f"{name} of the deferral must be a number, not {value!r}")
-        if not 0.0 < self.risk < 1.0:
-            raise InvalidValue(f"the deferral risk must be between 0 and 1, not {self.risk!r}")
+        value = self.margin_ml_min
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidValue(f"margin_ml_min of the deferral must be a number, not {value!r}")
         if not self.margin_ml_min >= 0.0:
             raise InvalidValue(f"margin_ml_min must be 0 or more, not {self.margin_ml_min!r}")
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from krisis.data.base import CostTable, FeatureDescription, Label, Task
+from krisis.costs import Costs
+from krisis.data.base import FeatureDescription, Label, Task
 from krisis.data.ckd.courses import MAX_VISITS
 from krisis.data.ckd.deferral import Deferral
 from krisis.data.ckd.schema import CONTEXT, FEATURES, VISIT
-from krisis.data.instructions import price_rule
-from krisis.json_values import JsonObject
+from krisis.task_facts import DueBy
 from krisis.texts import stated_in
 
 _STATED = stated_in(__package__, "questions.toml")
@@ -25,7 +25,11 @@ class Asking(Protocol):
 
     @property
     def deferral(self) -> Deferral:
-        """Return the price of deferring."""
+        """Return when the seeds flag a case."""
+
+    @property
+    def preset(self) -> str | None:
+        """Return the name of the preset, under which the flags are the deferral label."""
 
     @property
     def data_path(self) -> Path | None:
@@ -61,14 +65,31 @@ def task_of(name: str, asking: Asking) -> Task:
         short_names={one: short[one] for one in answers},
         features=descriptions(courses=course),
         setting="" if real else _STATED["setting"]["course" if course else "visit"],
-        price=asking.deferral.risk,
         policy=_policy(name, asking),
         aliases=_stage_aliases(answers) if name == Task.STAGING else stated["aliases"],
         ordered=name in _ORDERED,
         positive=positive,
         groups=_GROUPS,
-        costs=_costs(name, asking.deferral, answers, stated["wrong"]),
+        costs=_costs(name),
+        due_by=_due_by(asking),
     )
+
+
+def _costs(name: str) -> Costs:
+    stated = _STATED[name]["costs"]
+    wrong = {_label(truth): _numbers(row) for truth, row in stated.get("wrong", {}).items()}
+    return Costs(wrong, stated["price"], stated["why"])
+
+
+def _numbers(row: Mapping[str, float]) -> dict[Label, float]:
+    return {_label(answer): cost for answer, cost in row.items()}
+
+
+def _due_by(asking: Asking) -> DueBy:
+    """Say what the flags of the seeds are: of a file a checklist, under the preset the label."""
+    if asking.preset:
+        return "label"
+    return "costs" if asking.data_path is None else "checklist"
 
 
 def _label(text: str) -> Label:
@@ -80,10 +101,10 @@ def _labels(answers: Mapping[str, str]) -> dict[Label, str]:
 
 
 def _policy(name: str, asking: Asking) -> tuple[str, ...]:
-    """Return when to defer, as a list: by the price and the rules, or of a file by its flags."""
+    """Return the rules by which to defer, or of a file its flags."""
     stated, words = _STATED[name], _STATED["rules"]
     if asking.data_path is None:
-        return (price_rule(asking.deferral.risk), *(words[rule] for rule in stated["rules"]))
+        return tuple(words[rule] for rule in stated["rules"])
     margin = f"{asking.deferral.margin_ml_min:g}"
     limits = "15, 30, 45, 60 or 90" if asking.split_stage_3 else "15, 30, 60 or 90"
     rules = stated.get("file_rules", ())
@@ -109,27 +130,3 @@ def _stage_aliases(answers: Mapping[Label, str]) -> dict[str, Label | None]:
         for part in ("3a", "3b"):
             aliases |= {part: 3, f"g{part}": 3, f"stage {part}": 3, f"stage g{part}": 3}
     return aliases
-
-
-# Presets of `krisis decide`: a wrong answer costs 100 on the whole, one that plays the disease down
-# three times as much as one that plays it up, and deferring its price (docs/how-to/decide.md).
-_DOWN, _UP = 150.0, 50.0
-
-
-def _costs(name: str, deferral: Deferral, answers: Mapping[Label, str], wrong: str) -> CostTable:
-    price = round(100 * deferral.risk, 10)
-    note = (
-        f"Convention: {wrong} costs 150, the opposite 50, a deferral the stated share of the mean "
-        "of both; no study of costs."
-    )
-    if name in _ORDERED:
-        return CostTable.by_distance(answers, too_low=_DOWN, too_high=_UP, defer=price, note=note)
-    stated: JsonObject = _STATED[name]
-    positive = _label(str(stated["positive"]))
-    costs: dict[Label, dict[Label, float]] = {
-        truth: {
-            answer: _DOWN if truth == positive else _UP for answer in answers if answer != truth
-        }
-        for truth in answers
-    }
-    return CostTable(costs, price, note=note)

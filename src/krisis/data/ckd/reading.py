@@ -7,10 +7,11 @@ creatinine; it defers what the rules leave undecided.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from krisis.costs import Costs
 from krisis.data.base import Features, Judgement, Label, Task
 from krisis.data.ckd.cohort_model import PARAMETERS, Parameters
 from krisis.data.ckd.course_posterior import course_posterior
@@ -20,7 +21,7 @@ from krisis.data.ckd.courses import (
     CourseParameters,
     guideline_course,
 )
-from krisis.data.ckd.deferral import Deferral, broken_rules
+from krisis.data.ckd.deferral import broken_rules
 from krisis.data.ckd.egfr import Array, category_probabilities, stage_labels
 from krisis.data.ckd.posterior import posterior
 from krisis.data.ckd.schema import usable
@@ -110,27 +111,29 @@ def _at_face_value(features: Features) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class KidneyRule:
-    """Judges by probabilities of the answers; the confidence is that of the best one.
+    """Answers at the lowest expected cost, or defers where that is not below the price.
 
-    It abstains when the best answer is wrong with a probability of ``price`` or more, and, as
-    ``by_rules`` says, where the rules leave the question undecided.
+    With ``by_rules`` it defers, too, where the rules leave the question undecided.
     """
 
     question: Question
     probabilities: Callable[[Question, Sequence[Features]], Array]
+    costs: Costs
     by_rules: bool
-    price: float = 0.20
-
-    def __post_init__(self) -> None:
-        Deferral(risk=self.price)  # refuses what is no price
 
     def __call__(self, features: Features, context: str) -> Judgement:
         """Judge the shown features."""
         found = self.probabilities(self.question, [features])[0]
-        best = int(np.argmax(found))
-        wrong = float(np.clip(1.0 - found[best], 0.0, 1.0))
         rules = broken_rules(features, self.question.task) if self.by_rules else []
-        signals = {"p_wrong": round(wrong, 6), "rules": rules}
-        if rules or wrong >= self.price:
-            return Judgement(None, signals=signals, abstain=True)
-        return Judgement(self.question.answers[best], 1.0 - wrong, signals)
+        chances = chances_of(self.question, found)
+        wrong = round(1.0 - max(chances.values()), 6)
+        judged = Judgement.by_cost(self.costs, chances, {"p_wrong": wrong, "rules": rules})
+        return replace(judged, answer=None, confidence=None, abstain=True) if rules else judged
+
+
+def chances_of(question: Question, found: Array) -> dict[Label, float]:
+    """Return the probability of every answer, rounded as records and replies state it."""
+    return {
+        answer: round(float(np.clip(chance, 0.0, 1.0)), 6)
+        for answer, chance in zip(question.answers, found, strict=True)
+    }

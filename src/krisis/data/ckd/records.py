@@ -10,6 +10,7 @@ from zlib import crc32
 import numpy as np
 from scipy.special import expit
 
+from krisis.costs import Costs
 from krisis.data.base import Features, Label, PatientRecord, SuiteConfig, Task, age_band
 from krisis.data.ckd.cohort import SyntheticPatient, Truth
 from krisis.data.ckd.courses import Course, course_features, course_label, in_window, shown_visits
@@ -31,6 +32,7 @@ from krisis.data.ckd.reading import (
     RAISED,
     RISKS,
     Question,
+    chances_of,
     ideal_probabilities,
 )
 from krisis.data.ckd.schema import Value, feature_names, usable
@@ -48,6 +50,7 @@ class RecordMaker:
     config: SuiteConfig
     question: Question
     deferral: Deferral
+    costs: Costs
     sex: str = "unknown"
     display_imputer: Imputer | None = None
     by_flags: bool = False
@@ -84,17 +87,19 @@ class RecordMaker:
             "imputed": imputed,
         }
         if found is not None:
-            wrong = round(float(np.clip(1.0 - found.max(), 0.0, 1.0)), 6)
-            answers = map(str, self.question.answers)
-            chances = {a: round(float(p), 6) for a, p in zip(answers, found, strict=True)}
+            chances = chances_of(self.question, found)
             has_ckd = patient.truth.has_ckd if isinstance(patient, SyntheticPatient) else None
             flags = self._flags(features, has_ckd)
-            due = any(flags.values()) if self.by_flags else wrong >= self.deferral.risk
+            rules = broken_rules(shown, self.question.task)
+            uncertain = self.costs.is_due(self.costs.best(chances)[1])
+            named = rules if self.config.by_policy else []
+            reasons = [*(["category_uncertain"] if uncertain else []), *named]
+            due = any(flags.values()) if self.by_flags else bool(reasons)
             metadata |= {
-                "answer_probabilities": chances,
-                "p_misclass": wrong,
-                **self._due(due, flags, ["category_uncertain"]),
-                "rules": broken_rules(shown, self.question.task),
+                "answer_probabilities": {str(a): chance for a, chance in chances.items()},
+                "p_misclass": round(1.0 - max(chances.values()), 6),
+                **self._due(due, flags, reasons),
+                "rules": rules,
                 **flags,
             }
         name = f"embedded-{self.config.seed}-{'train-' * (found is None)}{patient.number}"
@@ -185,7 +190,7 @@ class RecordMaker:
         return {
             "should_abstain": due,
             "abstain_reasons": named if due else [],
-            "deferral_kind": ("uncertain" if reasons and not self.by_flags else "rule")
+            "deferral_kind": ("uncertain" if "category_uncertain" in named else "rule")
             if due
             else None,
         }

@@ -43,7 +43,6 @@ from krisis.data.ckd.uci import (
     read_uci,
     refuse_single_class,
 )
-from krisis.data.instructions import percent_text
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 
@@ -63,8 +62,8 @@ class CKDSuite(BaseDataSuite):
 
     Without ``data_path``, ``config.n_synthetic`` patients of the embedded cohort are evaluated;
     with it, the held-out share of the file, and synthetic patients as well where ``n_synthetic`` is
-    chosen: results score the two apart. ``deferral`` states ``risk``, the price of deferring, and
-    ``margin_ml_min`` of the seeds' flags. ``measured_gfr`` asks about the measured rate, not the
+    chosen: results score the two apart. ``deferral`` states ``margin_ml_min`` of the seeds' flags.
+    ``measured_gfr`` asks about the measured rate, not the
     usual eGFR. ``preset`` "v0.1" is the suite of the first version.
 
     >>> suite = CKDSuite(SuiteConfig(n_synthetic=5))
@@ -88,7 +87,7 @@ class CKDSuite(BaseDataSuite):
         "sex_column": "The column of the file that holds sex",
         "split_stage_3": "Ask for G3a and G3b, not for stage 3",
         "impute": f"How missing values are filled: {', '.join(METHODS)}",
-        "deferral": "Cost of one deferral relative to one wrong answer; 0.2 unless given",
+        "deferral": "margin_ml_min: distance to a limit that is flagged, 3 unless given",
         "measured_gfr": "Ask about the measured rate, not the usual eGFR",
         "preset": "v0.1: the suite of the first version",
     }
@@ -160,10 +159,10 @@ class CKDSuite(BaseDataSuite):
     @property
     def rules(self) -> Mapping[str, Rule]:
         """Return the guideline reader and, on the embedded cohort, the one that knows its model."""
-        price = self.deferral.risk
-        rules = {"guideline": KidneyRule(self._question, guideline_probabilities, True, price)}
+        question, costs, obeys = self._question, self.task.costs, self.config.by_policy
+        rules = {"guideline": KidneyRule(question, guideline_probabilities, costs, by_rules=True)}
         if self.data_path is None:
-            rules["ideal"] = KidneyRule(self._question, ideal_probabilities, False, price)
+            rules["ideal"] = KidneyRule(question, ideal_probabilities, costs, by_rules=obeys)
         return rules
 
     @property
@@ -186,7 +185,6 @@ class CKDSuite(BaseDataSuite):
             "rules": dict(sorted(rules.items())),
             "n_truth_depends_on_sex": _n_truth_depends_on_sex(records),
             "deferral": {
-                "risk": self.deferral.risk,
                 "margin_ml_min": self.deferral.margin_ml_min,
                 "words": self._deferral_words(),
             },
@@ -202,9 +200,11 @@ class CKDSuite(BaseDataSuite):
         """Say when a case should be deferred, of the cohort and of a file."""
         deferral = self.deferral
         uncertain = (
-            "the best answer is wrong with a probability of "
-            f"{percent_text(deferral.risk)} % or more, given all that is shown"
+            "its best answer is expected to cost as much as a deferral or more, given all that is "
+            "shown"
         )
+        if self.config.by_policy:
+            uncertain += ", or if a rule of the policy says so"
         by_sex = "" if self.preset else ", sex is not stated and decides the stage"
         flagged = (
             "the change is 15 to 25 %, or fewer than two estimates are shown"
@@ -214,12 +214,14 @@ class CKDSuite(BaseDataSuite):
         )
         if self.data_path is None and self.preset is None:
             return f"A case should be deferred if {uncertain}."
-        if self.preset is None and self._synthetic_beside(_HELD_OUT):
-            return (
-                f"A case of the file should be deferred if {flagged}; a synthetic one if "
-                f"{uncertain}."
-            )
-        return f"A case should be deferred if {flagged}."
+        if self.task.due_by == "label":
+            return f"A case should be deferred if {flagged}."
+        beside = (
+            f" A synthetic case should be deferred if {uncertain}."
+            if self._synthetic_beside(_HELD_OUT)
+            else ""
+        )
+        return f"A case of the file is flagged, as a checklist, if {flagged}.{beside}"
 
     def _check_sex(self) -> None:
         """Refuse a treatment of sex that the patients have no use for."""
@@ -378,6 +380,7 @@ class CKDSuite(BaseDataSuite):
             self.config,
             self._question,
             self.deferral,
+            self.task.costs,
             self.sex,
             imputer,
             by_flags=self.preset is not None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from krisis.costs import Costs
 from krisis.data.base import Label, PatientRecord, Task
 from krisis.data.nhanes.survey import (
     FILE,
@@ -17,7 +18,7 @@ from krisis.data.nhanes.survey import (
     Person,
     read_survey,
 )
-from krisis.data.real_people import RealPeopleSuite, described, equal_costs
+from krisis.data.real_people import RealPeopleSuite, described
 from krisis.json_values import JsonObject
 from krisis.texts import stated_in
 
@@ -45,15 +46,22 @@ _ANSWERS: Mapping[Label, str] = {
 }
 
 
+# About one person in 28 has it.
+COSTS = Costs(
+    {1: {0: 1.0}, 0: {1: 0.1}},
+    price=0.05,
+    why="A person whose diabetes is missed stays untreated for years; a false alarm costs one "
+    "blood test, a tenth of it; a person who looks again, a twentieth, since about one in 28 has "
+    "it. Conventions, not studies: replace them with your own figures.",
+)
+
+
 class DiabetesSuite(RealPeopleSuite[Person]):
     """Undiagnosed diabetes in real adults (NHANES): HbA1c was measured and is not shown."""
 
     name = "diabetes"
     source_name = SURVEY
     terms = TERMS
-    # About one person in 28 has it, so at a fifth the best constant policy is always "no", and a
-    # twentieth is the price of testing twenty people to find one.
-    prices: Mapping[str, float] = MappingProxyType({UNDIAGNOSED: 0.05})
     tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType(
         {UNDIAGNOSED: lambda suite: suite.undiagnosed_task()}
     )
@@ -101,7 +109,6 @@ class DiabetesSuite(RealPeopleSuite[Person]):
             f"Is this person's HbA1c {DIABETES_FROM} % or more? It was measured and is not shown.",
             _ANSWERS,
             FINDINGS,
-            "",
             {"no": 0, "yes": 1},
             paraphrase="The laboratory measured this person's HbA1c, which you are not shown: was "
             f"it at least {DIABETES_FROM} %?",
@@ -110,6 +117,5 @@ class DiabetesSuite(RealPeopleSuite[Person]):
             metrics=("disease_auroc", "brier_score"),
             person="person",
             setting=_PEOPLE,
-            costs=equal_costs(_ANSWERS, self.price),
-            price=self.price,
+            costs=COSTS,
         )

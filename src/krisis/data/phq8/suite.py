@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-
-import numpy as np
 
 from krisis.data.base import (
     BaseDataSuite,
@@ -41,8 +39,6 @@ from krisis.data.phq8.retrieval import (
     ScoredInterview,
 )
 from krisis.data.phq8.task import (
-    LOSSES,
-    PRICE,
     TASK,
     TASK_WITHOUT_DEFERRAL,
     item_words,
@@ -184,14 +180,23 @@ class PHQ8Suite(BaseDataSuite):
             for item in ITEMS
         }
 
+    @cached_property
+    def _withheld(self) -> Collection[tuple[str, str]]:
+        """Return the items that a rule of the policy leaves undecided, by interview and words."""
+        return {
+            (case.transcript.text(), item_words(item))
+            for case in self._cases
+            for item in ITEMS
+            if item.key in (case.withheld or {})
+        }
+
     def _read_ideally(self, features: Features, context: str) -> Judgement:
         """Judge at the least expected cost, by what is said of the item."""
-        chances = self._known[context, str(features["item"])]
-        losses = np.array(chances) @ LOSSES
-        best = int(losses.argmin())
-        if losses[best] >= PRICE:
-            return Judgement(None, abstain=True)
-        return Judgement(best, chances[best])
+        text = context, str(features["item"])
+        judged = Judgement.by_cost(self.task.costs, dict(enumerate(self._known[text])))
+        if self.config.by_policy and text in self._withheld:
+            return replace(judged, answer=None, confidence=None, abstain=True)
+        return judged
 
     def load(self) -> list[PatientRecord]:
         """Return a record for each scored item of the split's participants, sorted by participant.
@@ -235,7 +240,7 @@ class PHQ8Suite(BaseDataSuite):
             # Modes ask about the same cases in other words, so their runs can be compared.
             "content_hash": content_hash(
                 [
-                    [r.record_id, r.label, r.context, r.metadata.get("should_abstain")]
+                    [r.record_id, r.label, r.context, r.metadata.get("answer_probabilities")]
                     for r in self._records
                 ]
             ),
@@ -349,12 +354,14 @@ class PHQ8Suite(BaseDataSuite):
             "reference_participants": [one.participant_id for one in found.references],
         }
         if case.withheld is not None:
-            reason = case.withheld.get(key)
-            metadata["should_abstain"] = reason is not None
-            metadata["abstain_reasons"] = [reason] if reason else []
-            metadata["answer_probabilities"] = {
-                str(score): chance for score, chance in enumerate(case.probabilities[key])
-            }
+            chances = case.probabilities[key]
+            reason, costs = case.withheld.get(key), self.task.costs
+            due = costs.is_due(costs.best(dict(enumerate(chances)))[1])
+            due = due or (self.config.by_policy and reason is not None)
+            metadata["should_abstain"] = due
+            metadata["abstain_reasons"] = [reason or "score_uncertain"] if due else []
+            metadata["withheld"] = reason
+            metadata["answer_probabilities"] = {str(s): chance for s, chance in enumerate(chances)}
         return metadata
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import BeforeValidator
 
-from krisis.data.base import CostTable, FeatureDescription, ReplyField, Task, TotalScale
+from krisis.costs import Costs
+from krisis.data.base import FeatureDescription, ReplyField, Task, TotalScale
 from krisis.data.phq8.items import SCORE_MEANINGS, Item
 from krisis.data.phq8.retrieval import Retrieved
 from krisis.texts import stated_in
@@ -35,15 +35,12 @@ _ON_THE_SCALE = (
     "screening_specificity",
 )
 _STATED = stated_in(__package__, "task.toml")
-# What an abstention costs, relative to a score that is one point too low.
-PRICE: float = _STATED["costs"]["defer"] / _STATED["costs"]["too_low"]
 TASK = Task(
     name="phq8",
     question=_STATED["question"],
     paraphrase=_STATED["paraphrase"],
     answers=SCORE_MEANINGS,
     features={name: FeatureDescription(**one) for name, one in _STATED["features"].items()},
-    abstain_when=_STATED["abstain_when"],
     policy=tuple(_STATED["policy"]),
     aliases={**_STATED["aliases"], "n/a": None, "not applicable": None},
     ordered=True,
@@ -59,8 +56,7 @@ TASK = Task(
     total=TotalScale(n_items=8, max_missing=2, cut_off=10, bands=(5, 10, 15, 20)),
     person="participant",
     unit="item",
-    costs=CostTable.by_distance(SCORE_MEANINGS, **_STATED["costs"]),
-    price=PRICE,
+    costs=Costs.by_distance(SCORE_MEANINGS, **_STATED["costs"]),
     reply_fields={
         "evidence_quotes": ReplyField(list[str], _STATED["reply"]["evidence_quotes"]),
         "verbalized_confidence": ReplyField(
@@ -68,8 +64,6 @@ TASK = Task(
         ),
     },
 )
-# What a score costs in that unit: rows are true scores, columns answers.
-LOSSES = np.array([[TASK.losses[t].get(a, 0.0) for a in SCORE_MEANINGS] for t in SCORE_MEANINGS])
 # Of interviews that somebody brings nobody knows which items they give no evidence for.
 TASK_WITHOUT_DEFERRAL = replace(TASK, metrics=_ON_THE_SCALE)
 

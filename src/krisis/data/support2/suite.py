@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
+from krisis.costs import Costs
 from krisis.data.base import (
     FeatureValue,
     Judgement,
@@ -21,11 +22,10 @@ from krisis.data.real_people import (
     Parts,
     RealPeopleSuite,
     described,
-    equal_costs,
 )
 from krisis.data.support2.file import DISEASES, SUPPORT2, Patient, read_patients
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.json_values import JsonObject
 from krisis.texts import stated_in
 
 TERMS = (
@@ -62,6 +62,12 @@ OUTCOMES: Mapping[str, Outcome] = {
 }
 
 
+COSTS = Costs(
+    why="Every error costs the same, and a second look by a person a fifth of one: a convention, "
+    "to be replaced by your own figures."
+)
+
+
 class Support2Suite(RealPeopleSuite[Patient]):
     """Death of seriously ill adults (SUPPORT2), beside the forecasts of their own physicians.
 
@@ -74,14 +80,12 @@ class Support2Suite(RealPeopleSuite[Patient]):
     source_name = "SUPPORT2"
     terms = TERMS
     option_words: Mapping[str, str] = {
-        **RealPeopleSuite.option_words,
         "cases": "held-out, or all patients, which leaves nobody to fit baselines on",
         "without": "A disease group to leave out: " + ", ".join(DISEASES.values()),
         "only": "The one disease group to ask about; baselines are fitted on the others",
     }
     # Where nobody gave a forecast (death in hospital), the last two are left out.
     baselines = (*RealPeopleSuite.baselines, "physician", "reader/support-model")
-    prices: Mapping[str, float] = MappingProxyType(dict.fromkeys(OUTCOMES, 0.20))
     tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType(
         {name: lambda suite: suite.asked() for name in OUTCOMES}
     )
@@ -90,12 +94,11 @@ class Support2Suite(RealPeopleSuite[Patient]):
         self,
         config: SuiteConfig | None = None,
         *,
-        deferral: JsonMapping | None = None,
         cases: Literal["held-out", "all"] = "held-out",
         without: str | None = None,
         only: str | None = None,
     ) -> None:
-        super().__init__(config, deferral=deferral)
+        super().__init__(config)
         if cases not in CASES:
             raise UnknownName.among("choice of cases:", str(cases), CASES)
         if without is not None and only is not None:
@@ -161,7 +164,9 @@ class Support2Suite(RealPeopleSuite[Patient]):
         found: dict[str, dict[str, Judgement]] = {}
         for reader, column in self.outcome.readers.items():
             found[reader] = {
-                f"support2-{person.number}": Judgement.of_probability(1.0 - survival)
+                f"support2-{person.number}": Judgement.by_cost(
+                    self.task.costs, {0: survival, 1: 1.0 - survival}
+                )
                 for person in self.people()
                 if (survival := person.number_in(column)) is not None
             }
@@ -191,15 +196,13 @@ class Support2Suite(RealPeopleSuite[Patient]):
             outcome.question,
             outcome.answers,
             FINDINGS,
-            "",
             {"no": 0, "alive": 0, "yes": 1, "dead": 1},
             paraphrase=outcome.paraphrase,
             positive=1,
             groups=_GROUPS,
             metrics=("disease_auroc", "brier_score"),
             setting=_SETTING,
-            costs=equal_costs(outcome.answers, self.price),
-            price=self.price,
+            costs=COSTS,
         )
 
 

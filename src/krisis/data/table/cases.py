@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
@@ -392,8 +392,8 @@ class TaskTable(Question):
                 raise InvalidFile(f"{where}: {value!r} is no probability between 0 and 1")
         if spec.probability:
             positive, negative = self._two_answers(where)
-            judged = Judgement.of_probability(float(cells[0]))
-            return replace(judged, answer=positive if judged.answer else negative)
+            chance = float(cells[0])
+            return Judgement.by_cost(self.task.costs, {positive: chance, negative: 1.0 - chance})
         answer = self._answer(cells[0])
         if answer is None:
             allowed = ", ".join(map(str, self.spec.answers.fixed))

@@ -311,8 +311,9 @@ class TaskSpec(Part):
     features: list[StrictStr] = Field(default_factory=list)
     ordinal: StrictBool = False
     positive: StrictInt | StrictStr | None = None
-    abstain_when: StrictStr | None = None
-    price: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
+    costs: dict[JsonValue, dict[JsonValue, StrictInt | StrictFloat]] | None = None
+    price: Annotated[float, Field(strict=True, gt=0)] | None = None
+    why: StrictStr = ""
     deferral: DeferralSpec | None = None
     uncertainty: Annotated[list[UncertaintySpec], BeforeValidator(_one_or_more)] = Field(
         default_factory=list
@@ -340,8 +341,6 @@ class TaskSpec(Part):
     def _consistent(self) -> Self:
         if self.label.form is not None and not self.answers.per_row:
             raise ValueError("label.as is for options in columns; fixed answers are compared")
-        if self.price is not None and self.abstain_when is not None:
-            raise ValueError("give price or abstain_when: with a price the prompt states the price")
         if self.ordinal and self.answers.per_row:
             raise ValueError("ordinal is for fixed answers; options of a row have no order")
         if not self.features and isinstance(self.question, str) and not self.answers.per_row:

@@ -10,6 +10,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from krisis.answers import AnswerSet
+from krisis.cost_file import costs_from
+from krisis.costs import ASSUMED, Costs
 from krisis.data.base import FeatureDescription, Label, SecondUnit, Task
 from krisis.data.perturbation import in_second_unit
 from krisis.data.table.choices import Options, compiled_options
@@ -33,7 +35,6 @@ BY_LABEL, UNCERTAIN, IMPLAUSIBLE = "deferral_label", "category_uncertain", "impl
 _YES = ("yes", "true", "1", "y", "defer")
 _NO = ("no", "false", "0", "n", "answer")
 _ASK_QUESTION = "What is the answer to the question of the case?"
-_UNSURE = "Abstain when you are not sure enough which option is right."
 _ASK_OPTIONS = "Which of the options of the case answers its question best?"
 
 
@@ -314,9 +315,17 @@ class Question:
             positive=positive,
             groups={name: name for name in self.declaration.groups},
             paraphrase=spec.paraphrase,
-            price=spec.price,
-            abstain_when=spec.abstain_when or (_UNSURE if options else Task("").abstain_when),
+            costs=self._costs(),
         )
+
+    def _costs(self) -> Costs:
+        """Return what the file says that answers cost, else what is assumed."""
+        spec = self.spec
+        if spec.price is None and spec.costs is None:
+            return ASSUMED
+        stated = {"costs": spec.costs, "price": spec.price, "why": spec.why}
+        content = {name: value for name, value in stated.items() if value}
+        return costs_from(content, self.place)
 
     def _descriptions(self) -> dict[str, FeatureDescription]:
         found = {}
