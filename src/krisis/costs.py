@@ -157,12 +157,13 @@ class Costs:
         return all(math.isclose(self.of(*p), other.of(*p), abs_tol=TOLERANCE) for p in pairs)
 
     def to_json(self) -> JsonObject:
-        """Return the table as a file of costs states it, with what it rests on."""
+        """Return the table as a file of costs states it, and whether it is assumed."""
+        wrong = {truth: dict(row) for truth, row in self.wrong.items()}
         return {
-            "costs": {truth: dict(row) for truth, row in self.wrong.items()},
+            **({"costs": wrong} if wrong else {}),
             "price": self.price,
-            "why": self.why,
-            "assumed": self.assumed,
+            **({"why": self.why} if self.why else {}),
+            **({"assumed": True} if self.assumed else {}),
         }
 
 

@@ -72,6 +72,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "deferral_alignment": "krisis.metrics.abstention:DeferralAlignment",
         "decision_cost": "krisis.metrics.decision:DecisionCost",
         "decision_skill": "krisis.metrics.decision:DecisionSkill",
+        "cost_saved": "krisis.metrics.decision:CostSaved",
+        "deferral_skill": "krisis.metrics.decision:DeferralSkill",
         "right_decisions": "krisis.metrics.abstention:RightDecisions",
         "answerable_accuracy": "krisis.metrics.abstention:AnswerableAccuracy",
         "inappropriate_answer_rate": "krisis.metrics.abstention:InappropriateAnswerRate",

@@ -10,7 +10,9 @@ from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name, builds_prompts, dry_run_backend
 from krisis.backends.chat import ChatBackend, ChatRequest
 from krisis.backends.provider import ProviderBackend
+from krisis.cost_file import costs_from
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
+from krisis.data.instructions import Instructions
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra, MissingKey, UnknownName
 from krisis.execution.batches import (
     Batch,
@@ -42,7 +44,7 @@ from krisis.execution.progress import progress_display
 from krisis.execution.recorder import Recorder
 from krisis.execution.stop_when import Watch
 from krisis.execution.stopping import Stop
-from krisis.json_values import JsonObject, JsonValue
+from krisis.json_values import JsonObject
 from krisis.metrics import usual_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.labels import Answers
@@ -175,9 +177,13 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
         )
     chosen = {
         name: value
-        for name in ("features", "task", "seed", "n_synthetic", "test_size")
+        for name in ("features", "task", "seed", "n_synthetic", "test_size", "price")
         if (value := getattr(config, name)) is not None
     }
+    if config.costs is not None:
+        chosen["costs"] = costs_from(config.costs, "costs")
+    if config.instructions == Instructions.POLICY:
+        chosen["by_policy"] = True
     options: JsonObject = {
         name: value
         for name in ("data_path", "sex", "mode", "preset")
@@ -187,9 +193,6 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
     known, takes_any = registry.options_of(kind)
     if "data_path" in options and "data_path" not in known and "data" in known:
         options["data"] = options.pop("data_path")
-    if config.price is not None:
-        name = "deferral" if "deferral" in known else "price"
-        options[name] = _priced(options.pop("deferral", {}), config.price)
     if "config" in known:
         options["config"] = SuiteConfig(**chosen)
     elif chosen:
@@ -212,17 +215,6 @@ def _refuse_unknown(suite: str, options: JsonObject, known: set[str]) -> None:
                 f"info {suite} shows its options)"
             )
         raise UnknownName.among(f"option of the suite {suite}:", name, known - {"config"})
-
-
-def _priced(deferral: JsonValue, risk: float) -> JsonObject:
-    """Return the fields of a deferral rule with the price of the run."""
-    fields = deferral if isinstance(deferral, dict) else {"kind": deferral}
-    if fields.get("risk", risk) != risk:
-        raise InvalidValue(
-            f"the price is {risk!r} for the run and {fields['risk']!r} in deferral, and a run has "
-            "one price; give one of them"
-        )
-    return {**fields, "risk": risk}
 
 
 def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution:

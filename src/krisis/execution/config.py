@@ -19,6 +19,7 @@ from pydantic import (
 from krisis.backends.elicitation import Asking, Elicitation
 from krisis.backends.secrets import holds_secret, names_secret
 from krisis.backends.template import PromptTemplate, read_template
+from krisis.cost_file import costs_from, read_costs
 from krisis.data.base import SuiteConfig
 from krisis.data.instructions import Instructions
 from krisis.data.perturbation import NONE, Perturbed
@@ -45,11 +46,14 @@ class RunConfig(BaseModel):
     test_size: float | None = Field(None, gt=0, lt=1, description="Share of a file held out.")
     data_path: str | None = Field(None, description="File or folder with real data.")
     sex: str | None = Field(None, description="Sex to assume where the data do not state it.")
+    costs: JsonObject | None = Field(
+        None, description="What answers and deferrals cost, a YAML file with `costs:` and `price:`."
+    )
     price: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="Cost of one deferral relative to one wrong answer (0.2 = a fifth).",
+        description="Cost of one deferral relative to the costliest error (0.2 = a fifth).",
     )
     mode: str | None = Field(None, description="Mode of the suite, such as few_shot.")
     preset: str | None = Field(None, description="Preset of the suite, such as v0.1 of ckd.")
@@ -122,6 +126,13 @@ class RunConfig(BaseModel):
                     "set the provider's environment variable instead"
                 )
         return options
+
+    @field_validator("costs", mode="before")
+    @classmethod
+    def _are_read(cls, given: JsonValue) -> JsonValue:
+        if isinstance(given, str | Path):
+            return read_costs(given).to_json()
+        return given if given is None else costs_from(given, "costs").to_json()
 
     @field_validator("prompt", mode="before")
     @classmethod

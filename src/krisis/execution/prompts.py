@@ -202,7 +202,7 @@ def _leaves(value: object) -> Iterator[object]:
 
 def _task_text(suite: BaseDataSuite) -> str:
     task = suite.task
-    shown = (task.question, task.answers, task.features, task.abstain_when, task.aliases)
+    shown = (task.question, task.answers, task.features, task.aliases)
     return repr((*shown, task.reply_fields, task.setting))
 
 

@@ -22,7 +22,7 @@ from krisis.metrics.calibration import (
     default_calibration_metrics,
 )
 from krisis.metrics.clinical_calibration import CalibrationSlope, clinical_calibration_metrics
-from krisis.metrics.decision import DecisionCost, DecisionSkill
+from krisis.metrics.decision import CostSaved, DecisionCost, DecisionSkill, DeferralSkill
 from krisis.metrics.discrimination import DiseaseAUPRC, DiseaseAUROC, binary_metrics
 from krisis.metrics.disease import (
     DiseaseF1,
@@ -69,8 +69,10 @@ __all__ = [
     "BootstrapOptions",
     "BrierScore",
     "CalibrationSlope",
+    "CostSaved",
     "DecisionCost",
     "DecisionSkill",
+    "DeferralSkill",
     "DeferralAlignment",
     "DiseaseAUPRC",
     "DiseaseAUROC",

@@ -13,7 +13,6 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonValue
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Label, Loss, Table
-from krisis.task_facts import CostTable
 
 # The signal that holds the confidence which a krisis backend returned.
 STATED = "stated_confidence"
@@ -46,8 +45,7 @@ class RunItems:
 
     The rows of the table are sorted by patient. ``left_out`` names the patients that were
     scored and are not here because another run lacks them, ``n_not_asked`` the items that an
-    incomplete run has not asked yet. ``words`` names a patient and an item as the task does;
-    ``costs`` is what the task says that answers and deferrals cost.
+    incomplete run has not asked yet. ``words`` names a patient and an item as the task does.
     """
 
     table: Table
@@ -57,7 +55,6 @@ class RunItems:
     left_out: Sequence[str] = ()
     n_not_asked: int = 0
     words: tuple[str, str] = ("patient", "record")
-    costs: CostTable | None = None
 
     @property
     def n_items(self) -> int:
