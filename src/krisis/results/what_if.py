@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 from krisis.answers import AnswerSet
@@ -32,7 +33,8 @@ def what_if(
     task = result.provenance.task_facts or TaskFacts("")
     asked = stated_costs(task.costs, costs, price)
     changed = replace(task, costs=asked)
-    facts = replace(result, provenance=replace(result.provenance, task_facts=changed))
+    facts = copy(result)
+    facts.provenance = replace(result.provenance, task_facts=changed)
     rows = Rows([_again(row, changed) for row in result.rows], Answers.of(changed))
     found = BenchmarkResult(rows, {}, result.suite_description, result.backend_name, facts=facts)
     level = common_level(score.interval for score in result.metric_scores.values())
