@@ -103,6 +103,8 @@ def test_a_patient_in_thought_is_a_real_one_with_those_rows():
     real = row_mean([*x, -0.5, -0.5], [*code, 3, 3])
     thought = with_one_more(x, code, -0.5)
     assert thought.interval() == real.interval()
+    one_row = with_one_more(x, code, -0.5, size=1)
+    assert one_row.interval() == row_mean([*x, -0.5], [*code, 3]).interval()
 
 
 def test_one_patient_has_no_limits():

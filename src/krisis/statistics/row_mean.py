@@ -70,12 +70,13 @@ class PatientRows:
         values = np.asarray(x, dtype=np.float64)
         if values.shape != self.code.shape:
             raise InvalidValue(f"{values.shape} values do not fit {self.code.shape} rows")
-        found: FloatArray = np.bincount(self.code, weights=values, minlength=self.size.size)
-        return found
+        found = np.bincount(self.code, weights=values, minlength=self.size.size)
+        return found.astype(np.float64)
 
-    def with_one_more(self) -> PatientRows:
-        """Add a patient of average size, whose rows no code names."""
-        return PatientRows(self.code, np.append(self.size, self.average))
+    def with_one_more(self, size: float | None = None) -> PatientRows:
+        """Add a patient, of average size if none is given, whose rows no code names."""
+        more = self.average if size is None else size
+        return PatientRows(self.code, np.append(self.size, more))
 
     @cached_property
     def weight(self) -> FloatArray:
@@ -146,15 +147,21 @@ def row_mean(x: ArrayLike, patients: ArrayLike | PatientRows) -> RowMean:
     return RowMean.of_sums(rows.sums(x), rows)
 
 
-def with_one_more(x: ArrayLike, patients: ArrayLike | PatientRows, mean: float) -> RowMean:
-    """Return the row mean with one more patient of average size, whose rows have this mean.
+def with_one_more(
+    x: ArrayLike,
+    patients: ArrayLike | PatientRows,
+    mean: float,
+    *,
+    size: float | None = None,
+) -> RowMean:
+    """Return the row mean with one more patient, of average size, whose rows have this mean.
 
     Patients who never met a rare disaster say nothing of how rare it is: a standard error of 0 is
     no certainty. One patient who met it, added in thought, gives the limits a width.
     """
     rows = PatientRows.of(patients)
-    more = rows.with_one_more()
-    return RowMean.of_sums(np.append(rows.sums(x), mean * rows.average), more)
+    more = rows.with_one_more(size)
+    return RowMean.of_sums(np.append(rows.sums(x), mean * more.size[-1]), more)
 
 
 def lower_with_one_more(
