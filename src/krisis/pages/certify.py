@@ -18,13 +18,13 @@ from krisis.pages.document import (
     Column,
     Content,
     Document,
+    Finding,
     Reply,
     Section,
     Sentences,
     Stated,
     Table,
     Verdict,
-    VerdictLine,
 )
 from krisis.pages.embedded import parts_of
 from krisis.pages.groups import spaced
@@ -92,17 +92,17 @@ def certificate_document(certificate: Certificate) -> Document:
     )
 
 
-def _certified(certificate: Certificate, part: Threshold) -> VerdictLine:
+def _certified(certificate: Certificate, part: Threshold) -> Finding:
     question = f"Certified: {_name(part.group)}?" if part.group else "Certified?"
     if part.threshold is None:
-        return VerdictLine(
+        return Finding(
             key=part.group or "all",
             question=question,
             answer="no" if part.no_size_helps else "cannot tell",
             reason=f"no threshold: {part.reason}",
         )
     risk = part.risk if part.risk is not None else float("nan")
-    return VerdictLine(
+    return Finding(
         key=part.group or "all",
         question=question,
         answer="yes",
@@ -172,7 +172,7 @@ def verification_document(found: Verification) -> Document:
     )
 
 
-def _held(found: Verification, part: PartVerdict) -> VerdictLine:
+def _held(found: Verification, part: PartVerdict) -> Finding:
     bound = found.certificate.risk
     figures, reason = [], ""
     if not part.n_rows:
@@ -198,7 +198,7 @@ def _held(found: Verification, part: PartVerdict) -> VerdictLine:
                 estimate=Estimate.of(part.coverage, part.coverage_interval),
             )
         )
-    return VerdictLine(
+    return Finding(
         key=part.group or "all",
         question=f"Held: {_name(part.group)}?" if part.group else "Held?",
         answer=_HELD[part.verdict],

@@ -6,6 +6,7 @@ Nothing in it is formatted: the renderers ask `numbers` how a cell of a kind is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -43,7 +44,7 @@ class Column:
     heading: str
     long_heading: str = ""
 
-    def write(self, cell: Cell, *, interval: bool = True) -> str:
+    def write(self, cell: Cell, *, interval: bool = True, decimals: int = 0) -> str:
         """Write a cell as its kind is written.
 
         >>> Column("share", "Answered").write(Estimate(0.5, 0.4, 0.6))
@@ -62,7 +63,24 @@ class Column:
         known = cell if isinstance(cell, Estimate) else Estimate(float(cell))
         if self.kind == "threshold":
             return numbers.threshold(known.value)
-        return _WRITERS.get(self.kind, numbers.figure)(known, interval=interval)
+        write = _WRITERS.get(self.kind, numbers.figure)
+        return write(known, interval=interval, decimals=decimals)
+
+    def decimals(self, cells: Iterable[Cell]) -> int:
+        """Return how many decimals all cells of the column are written with.
+
+        Figures of a column are as precise as the one that needs it most, where all are near 1.
+        """
+        if self.kind in ("name", "count", "p", "threshold"):
+            return 0
+        known = [
+            cell if isinstance(cell, Estimate) else Estimate(float(cell))
+            for cell in cells
+            if cell is not None and not isinstance(cell, str)
+        ]
+        if self.kind in ("figure", "change") and any(abs(one.value) > 1 for one in known):
+            return 0
+        return max((numbers.least_decimals(self.kind, one) for one in known), default=0)
 
     @property
     def is_number(self) -> bool:
@@ -129,8 +147,15 @@ class Table:
 
     def written(self) -> list[list[str]]:
         """Return every cell as text, row by row."""
+        decimals = [
+            column.decimals(row[place] for row in self.rows)
+            for place, column in enumerate(self.columns)
+        ]
         return [
-            [column.write(cell) for column, cell in zip(self.columns, row, strict=True)]
+            [
+                column.write(cell, decimals=digits)
+                for column, cell, digits in zip(self.columns, row, decimals, strict=True)
+            ]
             for row in self.rows
         ]
 
@@ -199,28 +224,40 @@ class Section:
         return cls(key=key, title=title, parts=[Sentences(list(lines))])
 
 
+_NO_FIGURE = Estimate(math.nan)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """A figure inside its sentence: ``{}`` in the words is where it is written.
+    """A figure inside its sentence: ``{}`` is where it is written, ``{limit}`` where its bound is.
 
-    ``brief`` says that the shortest form of the verdict shows it too.
+    ``brief`` says that the shortest form of the verdict shows it too. Counts are words.
     """
 
     words: str
-    estimate: Estimate
+    estimate: Estimate = _NO_FIGURE
     kind: Kind = "share"
     brief: bool = True
 
     def __str__(self) -> str:
-        return self.words.replace("{}", Column(self.kind, "").write(self.estimate))
+        found = self.words.replace("{}", Column(self.kind, "").write(self.estimate))
+        bound = self.estimate.bound
+        return found if bound is None else found.replace("{limit}", _limit(bound, self.kind))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictLine:
-    """One question of the verdict: its answer, its figures and what they were compared with.
+def _limit(bound: float, kind: Kind) -> str:
+    """Write a limit that was set and not measured."""
+    if kind == "share":
+        return f"{numbers.given(round(100 * bound, 9))} %"
+    return numbers.given(round(100 * bound if kind == "points" else bound, 9))
 
-    ``answer`` is None where the line only states a figure; ``reason`` says why a question cannot
-    be answered.
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One question and its answer, with the figures, limits and comparators that it rests on.
+
+    ``answer`` is None where the line only states figures; ``reason`` says why an answer is what it
+    is, ``condition`` when it holds; a ``provisional`` one may change while a run goes on.
     """
 
     key: str
@@ -229,16 +266,22 @@ class VerdictLine:
     figures: Sequence[Stated] = ()
     compared: Sequence[Stated] = ()
     reason: str = ""
+    condition: str = ""
+    provisional: bool = False
 
     def sentence(self) -> str:
         """Return the figures and what they were compared with, as every medium shows them."""
-        return _sentence(self.figures, self.compared, self.reason)
+        return _sentence(self.figures, self.compared, self._because)
 
     def brief(self) -> str:
         """Return the figures of the shortest form; what is no question then needs no reason."""
         figures, compared = ([one for one in g if one.brief] for g in (self.figures, self.compared))
-        reason = "" if self.answer is None and figures else self.reason
-        return _sentence(figures, compared, reason)
+        is_plain = self.answer is None and figures and not self.provisional
+        return _sentence(figures, compared, "" if is_plain else self._because)
+
+    @property
+    def _because(self) -> str:
+        return "; ".join(filter(None, (self.condition, self.reason)))
 
 
 def _sentence(figures: Sequence[Stated], compared: Sequence[Stated], reason: str) -> str:
@@ -249,15 +292,17 @@ def _sentence(figures: Sequence[Stated], compared: Sequence[Stated], reason: str
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The six lines that a head of department reads first.
+    """The lines that a head of department reads first.
 
     ``about`` names the patients where they are not all of the run: real and synthetic patients
-    are never judged together. ``level`` is that of the intervals, None where there are none.
+    are never judged together. ``level`` is that of the intervals, None where there are none;
+    ``note`` says what a reader must know of all words.
     """
 
-    lines: Sequence[VerdictLine]
+    lines: Sequence[Finding]
     about: str = ""
     level: float | None = 0.95
+    note: str = ""
 
     def to_dict(self) -> JsonObject:
         """Return the lines by their keys, with full precision and without sentences."""
@@ -266,6 +311,8 @@ class Verdict:
                 "question": line.question,
                 "answer": line.answer,
                 "reason": line.reason,
+                "condition": line.condition,
+                "provisional": line.provisional,
                 "figures": [asdict(one) for one in line.figures],
                 "compared": [asdict(one) for one in line.compared],
             }
@@ -280,15 +327,19 @@ class Verdict:
             columns=[Column("name", heading) for heading in headings],
             rows=[[one.question, one.answer or "", one.sentence()] for one in self.lines],
             keys=[one.key for one in self.lines],
-            note=f"Intervals: {numbers.level(self.level)}." if self.level else "",
+            note=" ".join(filter(None, (self._intervals, self.note))),
         )
+
+    @property
+    def _intervals(self) -> str:
+        return f"Intervals: {numbers.level(self.level)}." if self.level else ""
 
     def section(self) -> Section:
         """Return the section that the table of the verdict is in."""
         title = f"Verdict on the {self.about}" if self.about else "Verdict"
         return Section(key="verdict", title=title, parts=[self.table()])
 
-    def line(self, key: str) -> VerdictLine:
+    def line(self, key: str) -> Finding:
         """Return one line by its key."""
         return next(line for line in self.lines if line.key == key)
 

@@ -23,12 +23,12 @@ from krisis.pages.document import (
     Content,
     Document,
     Facts,
+    Finding,
     Listing,
     Section,
     Sentences,
     Table,
     Verdict,
-    VerdictLine,
 )
 from krisis.pages.figure import Figure
 from krisis.pages.numbers import Estimate, count, level, share, stored
@@ -98,7 +98,7 @@ def verdict_html(verdict: Verdict) -> str:
     return f'<section class="verdict" aria-label="{label}">{body}</section>'
 
 
-def _verdict_line(line: VerdictLine) -> str:
+def _verdict_line(line: Finding) -> str:
     name = (line.answer or "figure").replace(" ", "-")
     answer = f'<dd class="reply">{escaped(line.answer)}</dd>' if line.answer else ""
     body = f"<dt>{escaped(line.question)}</dt>{answer}<dd>{_tied(line.sentence())}</dd>"

@@ -1,7 +1,8 @@
 """How figures are written, in every medium: the one place that rounds.
 
-A figure with an interval is rounded to the first significant digit of the interval's half-width,
-and never across the bound that it is judged by. JSON and CSV keep every digit and do not come here.
+A figure has two decimals at least where it is between 0 and 1, a percentage one below 10 and above
+90; an interval adds decimals where its half-width needs them and never takes any away. No figure is
+rounded across the bound that it is judged by. JSON and CSV keep every digit and do not come here.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
-        """Tell whether the interval has ends."""
-        return not (math.isnan(self.low) or math.isnan(self.high))
+        """Tell whether the interval has ends, and is not that of a constant."""
+        is_known = not (math.isnan(self.low) or math.isnan(self.high))
+        return is_known and not self.low == self.high == self.value
 
 
 def count(n: int) -> str:
@@ -75,7 +77,7 @@ def counted(n: int, noun: str) -> str:
     return f"{count(n)} {noun}{'' if n == 1 else 's'}"
 
 
-def share(estimate: Estimate, *, interval: bool = True) -> str:
+def share(estimate: Estimate, *, interval: bool = True, decimals: int = 0) -> str:
     """Write a share as a percentage.
 
     >>> share(Estimate(0.7013, 0.656, 0.7469)), share(Estimate(0.0504, bound=0.05))
@@ -83,24 +85,26 @@ def share(estimate: Estimate, *, interval: bool = True) -> str:
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    value, ends = _rounded(estimate, scale=100, usual=1 if _SAME < estimate.value < 0.1 else 0)
+    value, ends = _rounded(
+        estimate, scale=100, least=max(decimals, least_decimals("share", estimate))
+    )
     return f"{value} % ({ends})" if ends and interval else f"{value} %"
 
 
-def difference(estimate: Estimate, *, interval: bool = True) -> str:
+def difference(estimate: Estimate, *, interval: bool = True, decimals: int = 0) -> str:
     """Write the difference of two shares in percentage points, with its sign.
 
     >>> difference(Estimate(-0.021, -0.053, 0.011))
-    '−2 points (−5 to 1)'
+    '−2.1 points (−5.3 to 1.1)'
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    text = points(_judged_by_0(estimate), interval=interval)
+    text = points(_judged_by_0(estimate), interval=interval, decimals=decimals)
     is_nothing = not text.partition(" ")[0].strip("0.")
     return text if estimate.value <= 0 or is_nothing else f"+{text}"
 
 
-def points(estimate: Estimate, *, interval: bool = True) -> str:
+def points(estimate: Estimate, *, interval: bool = True, decimals: int = 0) -> str:
     """Write a number of percentage points, without a plus.
 
     >>> points(Estimate(0.139, 0.063, 0.214))
@@ -108,32 +112,32 @@ def points(estimate: Estimate, *, interval: bool = True) -> str:
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    value, ends = _rounded(estimate, scale=100, usual=1)
+    least = max(decimals, least_decimals("points", estimate))
+    value, ends = _rounded(estimate, scale=100, least=least)
     unit = "point" if value.lstrip(MINUS) == "1" else "points"
     return f"{value} {unit} ({ends})" if ends and interval else f"{value} {unit}"
 
 
-def figure(estimate: Estimate, *, interval: bool = True) -> str:
-    """Write a figure that is no share, such as an area or a cost.
+def figure(estimate: Estimate, *, interval: bool = True, decimals: int = 0) -> str:
+    """Write a figure that is not a share, such as an area or a cost.
 
     >>> figure(Estimate(0.0551, 0.0238, 0.0994)), figure(Estimate(0.8336)), figure(Estimate(775.2))
     ('0.06 (0.02–0.10)', '0.834', '775')
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    size = abs(estimate.value)
-    usual = _DECIMALS_OF_A_FIGURE if size < 10 else 1 if size < 100 else 0
-    value, ends = _rounded(estimate, scale=1, usual=usual)
+    least = max(decimals, least_decimals("figure", estimate))
+    value, ends = _rounded(estimate, scale=1, least=least)
     return f"{value} ({ends})" if ends and interval else value
 
 
-def change(estimate: Estimate, *, interval: bool = True) -> str:
+def change(estimate: Estimate, *, interval: bool = True, decimals: int = 0) -> str:
     """Write the difference of two figures, with its sign.
 
     >>> change(Estimate(0.0551, 0.0238, 0.0994)), change(Estimate(0.26, 0.03, 0.5))
     ('+0.06 (0.02–0.10)', '+0.26 (0.03–0.50)')
     """
-    text = figure(_judged_by_0(estimate), interval=interval)
+    text = figure(_judged_by_0(estimate), interval=interval, decimals=decimals)
     is_nothing = not text.partition(" ")[0].strip("0.,")
     return f"+{text}" if estimate.value > 0 and not is_nothing else text
 
@@ -274,21 +278,41 @@ def decimal(value: float, decimals: int) -> str:
     return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", MINUS)
 
 
-def _rounded(estimate: Estimate, *, scale: float, usual: int) -> tuple[str, str]:
-    """Return the figure and its interval, all with as many decimals as one of them needs."""
-    ends = [estimate.low, estimate.high] if estimate.has_interval else []
+def least_decimals(kind: str, estimate: Estimate) -> int:
+    """Return how many decimals a figure of a kind has at least, by its size and its interval.
+
+    >>> least_decimals("figure", Estimate(0.4, 0.1, 0.7)), least_decimals("share", Estimate(0.5))
+    (2, 0)
+    """
+    value = estimate.value
+    if math.isnan(value):
+        return 0
+    if kind == "share":
+        is_near_an_end = _SAME < value < 0.1 or 0.9 < value < 1 - _SAME
+        least, scale = 1 if is_near_an_end else 0, 100
+    elif kind in ("points", "difference"):
+        least, scale = 1 if abs(value) < 0.1 else 0, 100
+    else:
+        size = abs(value)
+        alone = _DECIMALS_OF_A_FIGURE if not estimate.has_interval else 2
+        least, scale = alone if size <= 1 else 1 if size < 100 else 0, 1
     half_width = scale * (estimate.high - estimate.low) / 2
-    decimals = usual
-    if ends and half_width > 0:
-        decimals = min(max(0, -math.floor(math.log10(half_width))), _MOST_DECIMALS)
-    values, bound = (estimate.value, *ends), estimate.bound
+    if estimate.has_interval and half_width > 0:
+        least = max(least, min(-math.floor(math.log10(half_width)), _MOST_DECIMALS))
+    bound = estimate.bound
+    values = (value, estimate.low, estimate.high) if estimate.has_interval else (value,)
     # Inside an interval that holds the bound, the side on which the figure is decides nothing.
     is_open = bound is not None and estimate.low < bound < estimate.high
-    judged = ends if is_open else values
-    while decimals < _MOST_DECIMALS and any(
-        _crosses(one, bound, scale, decimals) for one in judged
-    ):
-        decimals += 1
+    judged = values[1:] if is_open else values
+    while least < _MOST_DECIMALS and any(_crosses(one, bound, scale, least) for one in judged):
+        least += 1
+    return least
+
+
+def _rounded(estimate: Estimate, *, scale: float, least: int) -> tuple[str, str]:
+    """Return the figure and its interval with so many decimals."""
+    values = (estimate.value, *([estimate.low, estimate.high] if estimate.has_interval else []))
+    decimals = least
     # Equal numbers differ in their last bits by how they were computed; all end in one text.
     value, *limits = (decimal(round(scale * one, _EXACT), decimals) for one in values)
     # A dash between negative numbers would be read as a sign.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
 from importlib.resources import files
@@ -13,6 +13,7 @@ import numpy as np
 
 from krisis.decisions.threshold_in_force import RiskBound
 from krisis.json_values import JsonMapping, JsonValue, dumps
+from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.metrics.explanations import method_lines, methods_of, reason_words
 from krisis.metrics.partition import DUE, SAFE, Partition, VerdictCounts
@@ -44,7 +45,7 @@ from krisis.pages.document import (
     Table,
 )
 from krisis.pages.groups import TOO_FEW, group_figures, overall_figures, spaced
-from krisis.pages.numbers import Estimate, count, given, stored
+from krisis.pages.numbers import Estimate, count, decimal, dollars, given, stored
 from krisis.pages.style import Style
 from krisis.pages.verdict import is_itself, verdict_of
 from krisis.pages.worst import answer_given, reasons_of, shortened, worst_rows
@@ -97,6 +98,7 @@ def run_document(
     how = Section(key="how", title="How it was made", parts=_how(result), folded=True)
     made_from = [*_imported(result), how, *_inputs(result, reproduce)]
     sections = [*_failures(result.attrition)]
+    sections += _eight_metrics(result)
     if result.attrition.says_nothing:
         return replace(found, sections=[*sections, *made_from])
     if result.rows:  # else it holds scores alone
@@ -141,10 +143,33 @@ def brief_document(result: BenchmarkResult, bound: RiskBound | None = None) -> D
         lead=lead,
         urgent=bool(warnings or rows_lost),
         verdict=verdict_of(result, bound) if result.rows else None,
-        sections=[*_failures(counts), *_imported(result)],
-        first=("failures", "imported"),
+        sections=[*_failures(counts), *_imported(result), *_eight_metrics(result)],
+        first=("failures", "imported", "eight"),
         commands=_commands(result),
     )
+
+
+def _eight_metrics(result: BenchmarkResult) -> list[Section]:
+    """Return the eight metrics of every run, then what it took."""
+    keys = [metric.key for metric in default_benchmark_metrics()]
+    found = [one for key in keys if (one := result.metric_scores.get(key)) is not None]
+    if not found or result.attrition.says_nothing:
+        return []
+    table = result.rows.table if result.rows else None
+    took = " · ".join(_took(result))
+    parts: list[Content] = [_metrics(found, "", {}, table, abstained=True)]
+    parts += [Sentences([took])] if took else []
+    return [Section(key="eight", title="", parts=parts)]
+
+
+def _took(result: BenchmarkResult) -> Iterator[str]:
+    took = result.spending
+    if took.elapsed_seconds is not None:
+        yield f"{decimal(took.elapsed_seconds, 1)} s"
+    if took.token_total:
+        yield f"{count(took.token_total)} tokens"
+    if took.cost:
+        yield dollars(took.cost)
 
 
 def _commands(result: BenchmarkResult) -> list[str]:
@@ -576,7 +601,8 @@ def _scores_of(
     others: Mapping[str, Mapping[str, MetricScore]],
 ) -> list[Section]:
     scores = result.metric_scores
-    general = [score for score in scores.values() if score.key not in DISEASE_KEYS]
+    first = () if others else [metric.key for metric in default_benchmark_metrics()]
+    general = [s for s in scores.values() if s.key not in (*DISEASE_KEYS, *first)]
     if not general:
         return _disease(scores, task, others)
     families: dict[str, list[MetricScore]] = {}
@@ -606,6 +632,8 @@ def _metrics(
     title: str,
     others: Mapping[str, Mapping[str, MetricScore]],
     table: CaseTable | None = None,
+    *,
+    abstained: bool = False,
 ) -> Table:
     """Return a family of metrics with their intervals, and what others score in them."""
     known = {who: found for who, found in others.items() if any(s.name in found for s in scores)}
@@ -613,6 +641,7 @@ def _metrics(
         Column("name", "metric"),
         Column("figure", "value"),
         Column("count", "n"),
+        *([Column("count", "abstained")] if abstained else []),
         *(Column("figure", who) for who in known),
     )
     rows: list[list[Cell]] = [
@@ -620,6 +649,7 @@ def _metrics(
             score.name,
             Estimate.of(score.value, score.interval),
             score.n_evaluated,
+            *([score.n_abstained] if abstained else []),
             *(_value(found.get(score.name)) for found in known.values()),
         ]
         for score in scores

@@ -64,12 +64,15 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
         if document.verdict.about:
             console.print(_safe(f"Verdict on the {document.verdict.about}:"))
         console.print(_verdict(document.verdict, verbose=verbose))
+        if document.verdict.note:
+            _print_words(console, document.verdict.note)
     for section in document.sections:
         if not section.only_on_pages and (
             verbose or document.first is None or section.key in document.first
         ):
             console.print()
-            console.print(_safe(section.title, "bold"))
+            if section.title:
+                console.print(_safe(section.title, "bold"))
             shown = [part for part in section.parts if not isinstance(part, Chart)]
             for place, part in enumerate(shown):
                 if place:

@@ -1,72 +1,71 @@
-"""The verdict of a run: six questions, answered by rules that simulations hold to their error.
+"""The verdict of a run: what a head of department reads first, each line one `Finding`.
 
-The first two lines compare the model with the guideline and with the best constant policy on the
-same cases; where a suite has no guideline, with the people who read them, and right answers else
-with the best baseline. *Yes* when the whole interval is on the good side of both, *no* when it is
-on the bad side of the constant policy, *partly* when it is above the constant policy and not shown
-to be above the other, otherwise *cannot tell*, with the difference that decided. A verdict is a
-view and no claim: it is not a certificate, and the ledger of a run does not record it.
+The words come from `krisis.decisions.judging`, whose rules simulations hold to their error. Here
+each judgement becomes a sentence, made from the same figures, limits and comparators; no other
+module writes one. A verdict is a view and no claim: it is not a certificate, and the ledger of a
+run does not record it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
-from scipy import special
 
-from krisis.decisions.run_sample import MOST_NOT_EVALUATED
+from krisis.decisions import judging
+from krisis.decisions.judged_rows import ALWAYS_DEFER, Figure, JudgedRows, Judgement
+from krisis.decisions.judged_run import JudgedRun, judged_run
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
-from krisis.metrics.calibration import ExpectedCalibrationError
-from krisis.metrics.decision import decisions_of
-from krisis.metrics.forms import Share, Undefined, prior_icc
-from krisis.metrics.table import BoolArray, FloatArray, Table
-from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
-from krisis.pages.numbers import Estimate, count, counted, given, level
+from krisis.metrics.table import BoolArray, Table
+from krisis.pages.document import Column, Finding, Reply, Stated, Verdict
+from krisis.pages.numbers import Estimate, count, counted, given
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.group_labels import group_words
 from krisis.results.run_items import items_of_result, source_of
-from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.results.stops import Unfinished
 from krisis.statistics.group_gaps import SMALLEST_GROUP
-from krisis.statistics.intervals import DEFAULT_LEVEL, Interval
+from krisis.statistics.intervals import DEFAULT_LEVEL, common_level
 from krisis.statistics.shares import share_interval
+from krisis.task_facts import TaskFacts
 
-GUIDELINE = "guideline"
 PEOPLE = ("physician", "reader")  # baselines that are people
-# Baselines that show a limit and are no rival: constant policies, and the reader who knows it all.
-LIMITS = ("always-abstain", "majority", "ideal")
-# How far mean confidence may be from the share of right answers and still be called trustworthy.
-TRUSTED_GAP = 0.05
-_MOST_CONFIDENT = 0.1  # the share of answers whose risk is looked at apart
+# Baselines that show a limit and are no rival: constant policies, the reader who knows it all, and
+# what only an extra adds.
+LIMITS = ("always-abstain", "majority", "ideal", "boosting", "rule/always-0")
+FEW_PATIENTS = 30  # with several rows each, words are wrong more often
 _GROUP_ERROR = 0.05  # chance of naming any group where none differs
+_MORE_LEFT = 0.20  # so much more often left for people than the rest
+# Of more rows, the prices that keep a word are not looked for.
+_MOST_TRIED = 20_000
 
 
 def verdict_of(result: BenchmarkResult, bound: RiskBound | None = None) -> Verdict:
-    """Answer the six questions about a run, beside the baselines on the same cases.
+    """Answer the questions about a run, beside the baselines that were stored with it.
 
     >>> from krisis import EvaluationResult
     >>> rows = [EvaluationResult(1, 1, confidence=0.9), EvaluationResult(0, 1, confidence=0.8)]
     >>> verdict = verdict_of(BenchmarkResult(rows, {}, {}))
-    >>> verdict.line("correctness").answer
-    'cannot tell'
+    >>> verdict.line("correctness").answer is None
+    True
     """
     result, about = one_kind(result)
+    judge = _Judge.of(result, about)
     run = items_of_result(result, source_of(result))
-    guideline = _guideline(run.table, result, about)
     in_force = threshold_of_run(run, bound)
-    return Verdict(
-        [
-            _knew_when(run.table, guideline),
-            _right(run.table, guideline or _best_baseline(run.table, result, about)),
-            _trusted(run.table),
-            usable_line(in_force),
-            left_line(run.table, in_force),
-            groups_line(run.table, in_force),
-        ],
-        about,
-    )
+    lines = [
+        judge.worth(),
+        judge.knew(),
+        judge.right(),
+        judge.missed(),
+        judge.confidence(),
+        judge.usable(in_force),
+        left_line(run.table, in_force),
+        groups_line(run.table, in_force, judge.level),
+    ]
+    return Verdict([one for one in lines if one is not None], about, judge.level, judge.note())
 
 
 def threshold_verdict(table: Table, in_force: ThresholdInForce) -> Verdict:
@@ -77,45 +76,6 @@ def threshold_verdict(table: Table, in_force: ThresholdInForce) -> Verdict:
     return Verdict(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A line of the verdict whose answer is still to be found."""
-
-    key: str
-    question: str
-
-    def __call__(
-        self,
-        answer: Reply | None,
-        figures: Sequence[Stated] = (),
-        compared: Sequence[Stated] = (),
-        *,
-        reason: str = "",
-    ) -> VerdictLine:
-        return VerdictLine(
-            key=self.key,
-            question=self.question,
-            answer=answer,
-            figures=figures,
-            compared=compared,
-            reason=reason,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparator:
-    """What the guideline, a person or a baseline did with the cases of a table, row by row.
-
-    Both may lack some cases.
-    """
-
-    name: str
-    known: BoolArray
-    answered: BoolArray
-    abstained: BoolArray
-    correct: BoolArray
-
-
 def is_itself(model: str, baseline: str) -> bool:
     """Tell whether a baseline, of all patients or of one kind, is the model that was run.
 
@@ -123,23 +83,6 @@ def is_itself(model: str, baseline: str) -> bool:
     (True, False)
     """
     return baseline == model or (bool(model) and baseline.startswith(f"{model} ("))
-
-
-def _guideline(table: Table, result: BenchmarkResult, about: str) -> _Comparator | None:
-    """Return the guideline, else a person who read the cases: that is what a model must beat."""
-    known = _rivals(result, about)
-    chosen = [one for one in known if known[one] == GUIDELINE]
-    chosen += [one for one in known if one.partition(" ")[0] in PEOPLE]
-    return _judged(table, result, chosen[0], known[chosen[0]]) if chosen else None
-
-
-def _best_baseline(table: Table, result: BenchmarkResult, about: str) -> _Comparator | None:
-    """Return the baseline that is most often right on the answers that it shares with the model."""
-    known = _rivals(result, about)
-    found = [_judged(table, result, one, known[one]) for one in known]
-    both = [(one, table.answered & one.answered) for one in found]
-    shares = {one.name: (float(one.correct[at].mean()), one) for one, at in both if at.any()}
-    return max(shares.values(), key=lambda pair: pair[0])[1] if shares else None
 
 
 def _rivals(result: BenchmarkResult, about: str) -> dict[str, str]:
@@ -162,259 +105,339 @@ def _rivals(result: BenchmarkResult, about: str) -> dict[str, str]:
     }
 
 
-def _judged(table: Table, result: BenchmarkResult, name: str, shown: str) -> _Comparator:
-    theirs = result.baseline_rows[name].table
-    at = {record: place for place, record in enumerate(theirs.record_ids)}
-    places = np.array([at.get(one, -1) for one in table.record_ids], dtype=np.int64)
-    found = places >= 0
-    columns = (theirs.answered, theirs.abstained, theirs.correct)
-    return _Comparator(shown, found, *(found & column[places] for column in columns))
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """A run with what its sentences need: the judged rows, the task, the level of the page."""
 
+    run: JudgedRun
+    task: TaskFacts
+    level: float
+    is_running: bool
+    is_imported: bool
 
-# --- Comparing with two policies ------------------------------------------------------------
-
-# What is averaged, and over which rows.
-Part = tuple[FloatArray, BoolArray]
-
-
-def _mean_of_parts(table: Table, parts: Sequence[Part]) -> Estimate:
-    """Return the mean, over the parts, of the mean of each part's values, which lie in ±1.
-
-    The interval is Student's, from the influence of each patient: with s and r the sum and the
-    number of a patient's rows in a part of R rows with mean m, the patient moves that mean by
-    (s − m·r)/R. At each end one patient with the worst value is added, for what was not seen:
-    without it, values that are all equal would give an interval without width.
-    """
-    patients = table.patients
-    value = math.fsum(float(v[among].mean()) for v, among in parts) / len(parts)
-    sums = [patients.sums(np.where(among, v, 0.0)) for v, among in parts]
-    rows = [patients.sums(among) for _, among in parts]
-    low = min(value, _end(sums, rows, -1.0))
-    high = max(value, _end(sums, rows, 1.0))
-    return Estimate(value, max(-1.0, low), min(1.0, high), DEFAULT_LEVEL, bound=0.0)
-
-
-def _end(sums: Sequence[FloatArray], rows: Sequence[FloatArray], worst: float) -> float:
-    added = [(np.append(s, worst), np.append(r, 1.0)) for s, r in zip(sums, rows, strict=True)]
-    means = [s.sum() / r.sum() for s, r in added]
-    moved = sum((s - m * r) / r.sum() for m, (s, r) in zip(means, added, strict=True)) / len(added)
-    n = int(np.any([r > 0 for _, r in added], axis=0).sum())
-    error = math.sqrt(n / (n - 1) * float(moved @ moved))
-    t = float(special.stdtrit(n - 1, 1 - (1 - DEFAULT_LEVEL) / 2))
-    return float(np.mean(means)) + math.copysign(t * error, worst)
-
-
-def _compared(table: Table, constant: Estimate, guideline: Estimate | None, n: int) -> Reply:
-    """Answer by two differences, both positive where the model is better."""
-    low, high = _with_missing(table, constant, n)
-    if high < 0:
-        return "no"
-    if low <= 0:
-        return "cannot tell"
-    if guideline is None or _with_missing(table, guideline, n)[0] > 0:
-        return "yes"
-    return "partly"
-
-
-def _is_too_incomplete(table: Table) -> bool:
-    """Tell whether cases that were not evaluated are too many to be passed over."""
-    return table.n_not_evaluated > MOST_NOT_EVALUATED * table.n_rows
-
-
-def _with_missing(table: Table, estimate: Estimate, n: int) -> tuple[float, float]:
-    """Return the ends of an interval, moved as far as cases that were not evaluated could."""
-    if not _is_too_incomplete(table):
-        return estimate.low, estimate.high
-    missing = table.n_not_evaluated
-    share = missing / (n + missing)
-    return (1 - share) * estimate.low - share, (1 - share) * estimate.high + share
-
-
-def _share(table: Table, hits: BoolArray, among: BoolArray) -> Estimate:
-    form = Share(hits, among=among)
-    return Estimate.of(form.value(), form.uncertainty(table, BootstrapOptions()).interval)
-
-
-# --- Knew when not to answer? ---------------------------------------------------------------
-
-
-def _knew_when(table: Table, guideline: _Comparator | None) -> VerdictLine:
-    line = _Line("deferral", "Knew when not to answer?")
-    due, safe = (decisions_of(table).due == code for code in (1, 0))
-    if not due.any() or not safe.any():
-        return _saved(table, guideline, line)
-    deferred, answered = table.abstained, table.answered
-    shares = _share(table, deferred, due), _share(table, answered, safe)
-    figures = [
-        Stated(words=f"deferred {{}} of the {count(int(due.sum()))} due", estimate=shares[0]),
-        Stated(words=f"answered {{}} of the {count(int(safe.sum()))} safe", estimate=shares[1]),
-    ]
-    compared: list[Stated] = []
-    difference = None
-    if guideline is not None:
-        due_too, safe_too = due & guideline.known, safe & guideline.known
-        left, theirs = guideline.abstained, guideline.answered
-        if due_too.any() and safe_too.any():
-            deferred_too, answered_too = (
-                Estimate(float(column[among].mean()))
-                for column, among in ((left, due_too), (theirs, safe_too))
-            )
-            compared = [
-                Stated(words=f"{guideline.name} {{}} of due", estimate=deferred_too),
-                Stated(words="{} of safe", estimate=answered_too),
-            ]
-            parts = [(_minus(deferred, left), due_too), (_minus(answered, theirs), safe_too)]
-            difference = _mean_of_parts(table, parts)
-    for one, shown, said in (
-        (deferred, shares[0], "it never deferred"),
-        (answered, shares[1], "it never answered"),
-    ):
-        if not one.any():
-            # With a handful of cases even a careful model may not have met one.
-            is_shown = shown.high < 0.5 and not _is_too_incomplete(table)
-            return line("no" if is_shown else "cannot tell", figures, compared, reason=said)
-    # Always answering and always deferring both have 1 on one side and 0 on the other: mean 1/2.
-    half = np.full(table.n_scored, 0.5)
-    constant = _mean_of_parts(table, [(deferred - half, due), (answered - half, safe)])
-    mean = constant.moved(lambda value: min(max(0.5 + value, 0.0), 1.0))
-    answer = _compared(table, constant, difference, min(int(due.sum()), int(safe.sum())))
-    if answer == "cannot tell":
-        figures.append(Stated(words="mean {}, constant policy 50 %", estimate=mean))
-    return line(answer, figures, compared)
-
-
-def _minus(first: BoolArray, second: BoolArray) -> FloatArray:
-    return first.astype(np.float64) - second
-
-
-def _saved(table: Table, guideline: _Comparator | None, line: _Line) -> VerdictLine:
-    """Answer by what deferring saved at the price of the task, where labels say nothing."""
-    decisions = decisions_of(table)
-    price = decisions.price
-    constant = int(decisions.policies.mean(axis=1).argmin())
-    saved = _mean_saved(table, decisions.policies[constant] - decisions.cost)
-    per_100 = saved.moved(lambda value: 100 * value)
-    words = "saved as much as {} wrong answers cost, per 100 cases"
-    figures = [Stated(words=words, estimate=per_100, kind="figure")]
-    answered = decisions.names[constant].removeprefix("answer ")
-    policy = f"answering {answered}" if constant else "deferring"
-    words = f"against always {policy}, the best constant policy"
-    compared = [Stated(words=words, estimate=Estimate(math.nan))]
-    difference = None
-    plain = not decisions.known.any() and table.answers.costs.are_equal
-    if guideline is not None and guideline.known.all() and plain:
-        theirs = np.where(guideline.answered, ~guideline.correct, price)
-        difference = _mean_saved(table, theirs - decisions.cost)
-        shown = Estimate(100 * float((decisions.policies[constant] - theirs).mean()))
-        compared.append(Stated(words=f"{guideline.name} {{}}", estimate=shown, kind="figure"))
-    answer = _compared(table, saved, difference, table.n_scored)
-    if table.answered.all():
-        answer = "no" if answer == "no" else "cannot tell"
-        return line(answer, figures, compared, reason="it never deferred")
-    return line(answer, figures, compared)
-
-
-def _mean_saved(table: Table, saved: FloatArray) -> Estimate:
-    """Return a mean saving per case; no case saves or loses more than 1."""
-    return _mean_of_parts(table, [(saved, table.everyone)])
-
-
-# --- Right when it answered? ----------------------------------------------------------------
-
-
-def _right(table: Table, rival: _Comparator | None) -> VerdictLine:
-    line, answered = _Line("correctness", "Right when it answered?"), table.answered
-    if not answered.any():
-        return line("cannot tell", reason="it answered no case")
-    n = int(answered.sum())
-    own = _share(table, table.correct, answered)
-    figures = [Stated(words=f"right in {{}} of {counted(n, 'answer')}", estimate=own)]
-    compared: list[Stated] = []
-    difference = None
-    if rival is not None and (both := answered & rival.answered).any():
-        theirs = float(rival.correct[both].mean())
-        mine = float(table.correct[both].mean())
-        compared = [
-            Stated(
-                words=f"{rival.name} {{}} on {count(int(both.sum()))} of them",
-                estimate=Estimate(theirs),
-            ),
-            Stated(words="on these it was right in {}", estimate=Estimate(mine), brief=False),
-        ]
-        difference = _mean_of_parts(table, [(_minus(table.correct, rival.correct), both)])
-    # The best constant answer is the most frequent truth of the cases that were answered.
-    most = int(np.bincount(table.truth[answered]).argmax())
-    constant = _mean_of_parts(table, [(_minus(table.correct, table.truth == most), answered)])
-    share = float((table.truth == most)[answered].mean())
-    name = table.answers.name(table.labels[most])
-    answer = _compared(table, constant, difference, n)
-    decided = answer in ("no", "cannot tell")  # by the constant answer
-    compared.append(
-        Stated(
-            words=f"always answering {name}: {{}}",
-            estimate=Estimate(share),
-            brief=decided or not compared,
+    @classmethod
+    def of(cls, result: BenchmarkResult, about: str) -> _Judge:
+        made = result.provenance
+        rivals = {
+            shown: result.baseline_rows[name] for name, shown in _rivals(result, about).items()
+        }
+        offered = made.imported is None or result.rows.table.n_abstained > 0
+        level = common_level(score.interval for score in result.metric_scores.values())
+        return cls(
+            judged_run(result.rows, rivals, offered_abstention=offered),
+            made.task_facts or TaskFacts(""),
+            level,
+            isinstance(result.stop, Unfinished) and result.n_left > 0,
+            made.imported is not None,
         )
-    )
-    if answer == "cannot tell":
-        words = "better by {}" if constant.value > 0 else "difference {}"
-        compared.append(Stated(words=words, estimate=constant, kind="difference"))
-    return line(answer, figures, compared)
+
+    def note(self) -> str:
+        """Say how often words can be wrong where a few patients bring several rows each."""
+        rows = self.run.rows
+        if rows.n_rows > rows.n_patients < FEW_PATIENTS:
+            return (
+                f"With fewer than {FEW_PATIENTS} {self.task.person}s of several rows each, a word "
+                "can be wrong in up to 8 % of studies instead of 5 %."
+            )
+        return ""
+
+    # --- One line each ---------------------------------------------------------------------
+
+    def worth(self) -> Finding:
+        found = self._judged(judging.worth_using)
+        figures, compared = [], []
+        saved = _named(found, "saved per 100")
+        if found.figure is not None and found.figure.name == "skill":
+            words = "decision skill {} (best constant policy 0, ideal 1)"
+            figures.append(_stated(words, found.figure, kind="figure", brief=False))
+        if saved is not None:
+            policy = self._policy(self.run.rows.best_constant)
+            words = f"saves {{}} per 100 {self.task.unit}s against {policy}"
+            figures.insert(0, _stated(words, saved, kind="figure"))
+        for one in found.beside:
+            rival = one.name.removeprefix("saved per 100 against ")
+            if rival != one.name:
+                compared.append(self._against(rival, one, brief=rival == found.comparator))
+        return self._finding("worth", "Worth using?", found, figures, compared, priced=True)
+
+    def _against(self, rival: str, saved: Figure, *, brief: bool) -> Stated:
+        """Say what a rival saves more or less than the run, the larger number first."""
+        estimate = Estimate.of(saved.value, saved.interval, bound=0.0)
+        if saved.value < 0:
+            words, estimate = f"{rival} saves {{}} more", estimate.negated()
+        else:
+            words = f"{{}} more than {rival}"
+        return Stated(words=words, estimate=estimate, kind="figure", brief=brief)
+
+    def knew(self) -> Finding:
+        found = self._judged(judging.knew_when)
+        figures = [Stated(words=self._deferred(found.counts, found.reason == "checklist"))]
+        if not found.counts:
+            figures = []
+        if found.figure is not None:
+            figures.append(_stated("deferral skill {}", found.figure, kind="figure"))
+        return self._finding("deferral", "Knew when not to answer?", found, figures, priced=True)
+
+    def _deferred(self, n: dict[str, int] | object, is_checklist: bool) -> str:
+        assert hasattr(n, "get")
+        due, safe = ("flagged", "not flagged") if is_checklist else ("due", "safe")
+        without = n.get("due without an answer", 0)
+        both = f"deferred {count(n.get('due deferred', 0))}"
+        both += f", no answer {count(without)}," if without else ""
+        return (
+            f"{both} of {count(n.get('due', 0))} {due}, answered "
+            f"{count(n.get('safe answered', 0))} of {count(n.get('safe', 0))} {safe}"
+        )
+
+    def right(self) -> Finding:
+        found = self._judged(judging.right_when_answered)
+        figures, compared = [], []
+        if found.figure is not None:
+            words = "an answer costs {}, deferring {limit}"
+            figures.append(_stated(words, found.figure, kind="figure"))
+        n = found.counts.get("answers", 0)
+        for one in found.beside:
+            if one.name == "share right":
+                figures.append(_stated(f"right in {{}} of {count(n)}", one))
+            elif one.name == "mean distance":
+                words = f"off by {{}} on average in {counted(n, 'answer')}"
+                figures.append(_stated(words, one, kind="figure"))
+            elif one.name == found.comparator:
+                words = f"{one.name} is cheaper by {{}} where both answered"
+                compared.append(_stated(words, one, kind="figure"))
+        return self._finding(
+            "correctness", "Right when it answered?", found, figures, compared, priced=True
+        )
+
+    def missed(self) -> Finding | None:
+        found = judging.missed_disease(self.run.rows, self.level)
+        if found.reason == "no positive answer":
+            return None
+        n, answers = found.counts, self.run.table.answers
+        positive = answers.name(answers.positive_key(self.run.table.labels))
+        two = answers.two(self.run.table.labels)
+        other = "otherwise"
+        if two is not None:
+            key = answers.positive_key(self.run.table.labels)
+            other = answers.name(two[0] if two[1] == key else two[1])
+        if not n["diseased"]:
+            evaluated = self.run.rows.n_rows - n["not evaluated"]
+            words = f"none of {counted(evaluated, self.task.unit)} has {positive}"
+            return Finding("missed", "Missed disease", None, [Stated(words=words)])
+        words = (
+            f"of {count(n['diseased'])} with {positive}: {count(n['found'])} found, "
+            f"{count(n['told otherwise'])} told {other}, {count(n['left for people'])} left for "
+            "people"
+        )
+        shares = [
+            _stated(f"{one.name} {{}}", one, brief=False)
+            for one in found.beside
+            if one.name != "negative answers wrong" or n["negative answers"]
+        ]
+        return Finding("missed", "Missed disease", None, [Stated(words=words), *shares])
+
+    def confidence(self) -> Finding:
+        found = self._judged(judging.confidence_trustworthy)
+        shown = [one for one in (found.figure, *found.beside) if one is not None]
+        figures = [_confidence_figure(one, brief=one is found.figure) for one in shown]
+        return self._finding("confidence", "Confidence trustworthy?", found, figures)
+
+    def usable(self, in_force: ThresholdInForce) -> Finding:
+        plain = usable_line(in_force)
+        reason = in_force.reason
+        found = self._judged(
+            partial(
+                judging.usable_alone,
+                answers=self._answers_of(in_force) if in_force.certified else None,
+                lowest_risk=in_force.lowest_risk,
+                risk=in_force.bound.risk,
+                reason=reason,
+            )
+        )
+        if in_force.certified:
+            figures = list(plain.figures)
+            if found.figure is not None and self.run.rows.n_patients >= judging.FEWEST_PATIENTS:
+                words = f"saves {{}} per 100 {self.task.unit}s against always deferring"
+                if found.comparator != ALWAYS_DEFER:
+                    words = words.replace("always deferring", self._policy(found.comparator))
+                figures.append(_stated(words, found.figure, kind="figure"))
+            if "diseased" in found.counts:
+                missed, n = found.counts["told otherwise"], found.counts["diseased"]
+                figures.append(Stated(words=f"misses {count(missed)} of {count(n)} diseased"))
+            return self._finding("usable", plain.question, found, figures)
+        judged = replace(found, reason="" if found.word == "no" else found.reason)
+        line = self._finding("usable", plain.question, judged, list(plain.figures))
+        if plain.answer == "cannot tell" or found.word is None:
+            return line
+        return line
+
+    def _answers_of(self, in_force: ThresholdInForce) -> BoolArray:
+        """Return which judged rows a threshold answers: those of the items that it does."""
+        rows, run = self.run.rows, self.run.table
+        assert in_force.threshold is not None or in_force.answered is not None
+        if in_force.answered.size == rows.n_rows:
+            return in_force.answered
+        assert in_force.threshold is not None
+        found: BoolArray = rows.answered & (np.nan_to_num(run.confidence) >= in_force.threshold)
+        return found
+
+    # --- From a judgement to a sentence ----------------------------------------------------
+
+    def _judged(self, rule: Callable[..., Judgement]) -> Judgement:
+        found = rule(self.run.rows, level=self.level)
+        return found.so_far() if self.is_running and found.reason != "checklist" else found
+
+    def _finding(
+        self,
+        key: str,
+        question: str,
+        found: Judgement,
+        figures: Sequence[Stated] = (),
+        compared: Sequence[Stated] = (),
+        *,
+        priced: bool = False,
+    ) -> Finding:
+        return Finding(
+            key,
+            question,
+            found.word,
+            figures,
+            compared,
+            reason=self._reason(key, found),
+            condition=self._condition(key, found) if priced else "",
+            provisional=found.provisional,
+        )
+
+    def _condition(self, key: str, found: Judgement) -> str:
+        """Say for which prices a word holds, where the task states none."""
+        costs = self.task.costs
+        if not costs.assumed or found.word is None:
+            return ""
+        told = f"{given(100 * costs.price)} % is assumed: set `price:`"
+        if key == "deferral" and self.run.rows.lowest is None:
+            return ""  # by a label, all stakes are equal
+        if self.run.rows.n_rows > _MOST_TRIED:
+            return f"if a deferral costs {given(100 * costs.price)} % of an error ({told})"
+        rule = _PRICED[key]
+        low, high = judging.prices_that_keep(
+            lambda price: rule(self.run.at(price), self.level).word, costs.price
+        )
+        between = f"{given(round(100 * low))} to {given(round(100 * high))} %"
+        return f"if a deferral costs {between} of an error ({told})"
+
+    def _policy(self, name: str) -> str:
+        return "always deferring" if name == ALWAYS_DEFER else f"answering {name} to everybody"
+
+    def _reason(self, key: str, found: Judgement) -> str:
+        """Return why a word is what it is; of "cannot tell", also what would tell."""
+        said = self._why(key, found)
+        if found.word != "cannot tell" or key == "usable":
+            return said
+        if found.reason == "not shown":
+            n = found.patients_to_tell
+            person = self.task.person
+            told = f"about {count(n)} {person}s would tell" if n else f"more {person}s would tell"
+            return f"{said}; {told}" if said else told
+        return said
+
+    def _why(self, key: str, found: Judgement) -> str:
+        policy = self._policy(found.comparator) if found.comparator else ""
+        person, unit = self.task.person, self.task.unit
+        n_missing = found.counts.get("not evaluated", 0)
+        rival = (
+            "no rival to compare with: name people's answers with --reader"
+            if self.is_imported
+            else "no rival to compare with: add `split:` for a logistic baseline"
+        )
+        price = given(100 * self.run.rows.price)
+        known = {
+            "not shown": f"not shown to be better than {policy}" if key == "worth" else "",
+            "no rival": rival,
+            "rival not beaten": f"not shown to be cheaper than {found.comparator}",
+            "no better": f"{policy} does as well",
+            "a constant does as well": f"{policy} does as well",
+            "too few patients": f"fewer than {judging.FEWEST_PATIENTS} {person}s: figures, no word",
+            "too many not evaluated": f"{count(n_missing)} {unit}s were not evaluated: resume the "
+            "run for a word",
+            "not evaluated": f"it depends on the {counted(n_missing, unit)} not evaluated: resume "
+            "the run",
+            "nothing evaluated": f"no {unit} was evaluated",
+            "running": "so far",
+            "abstention was not offered": "no row abstains: name the column with --abstained, if "
+            "abstaining was offered",
+            "no label": f"no {unit} says whether it should be deferred: name the column with "
+            "--should-defer",
+            "checklist": "a checklist, on which no word rests",
+            "no due case": f"no {unit} is due for deferral",
+            "no safe case": f"every {unit} is due for deferral",
+            "all due cases are ties": "all due cases are ties",
+            "all safe cases are ties": "all safe cases are ties",
+            "deferred nothing": "it never deferred",
+            "deferred all": "it never answered",
+            "no answer": f"it answered no {unit}",
+            "too few answers": f"fewer than {judging.FEWEST_OF_A_KIND} answers: more {person}s "
+            "would tell",
+            "only better than constant": "only shown better than the best constant answer",
+            "rival better": "",
+            "no confidence": "it stated no confidence: ask for one",
+            "too few confidences": f"fewer than {judging.FEWEST_CONFIDENCES} answers with a "
+            f"confidence: more {person}s would tell",
+        }
+        if found.reason.startswith("too few") and found.reason not in known:
+            kind = "due" if "due" in found.reason else "safe"
+            return (
+                f"fewer than {judging.FEWEST_OF_A_KIND} {kind} cases, or {person}s with one: more "
+                f"{person}s would tell"
+            )
+        if key == "correctness" and found.word == "no" and not found.reason:
+            if self.task.costs.are_equal:
+                return f"a deferral costs as much as being wrong in {price} %"
+            return "deferring would be cheaper"
+        return known.get(found.reason, found.reason)
 
 
-# --- Can its confidence be trusted? ---------------------------------------------------------
+_PRICED: dict[str, Callable[[JudgedRows, float], Judgement]] = {
+    "worth": judging.worth_using,
+    "deferral": judging.knew_when,
+    "correctness": judging.right_when_answered,
+}
 
 
-def _trusted(table: Table) -> VerdictLine:
-    line, usable = _Line("confidence", "Confidence trustworthy?"), table.usable
-    if not usable.any():
-        silent = "it stated no confidence" if table.answered.any() else "it answered no case"
-        return line("cannot tell", reason=silent)
-    found = _mean_of_parts(table, [(np.nan_to_num(table.confidence) - table.correct, usable)])
-    gap = replace(found, bound=math.copysign(TRUSTED_GAP, found.value))
-    low, high = _with_missing(table, gap, int(usable.sum()))
-    answer: Reply = "cannot tell"
-    if low >= -TRUSTED_GAP and high <= TRUSTED_GAP:
-        answer = "yes"
-    elif low > TRUSTED_GAP or high < -TRUSTED_GAP:
-        answer = "no"
-    size = gap if gap.value >= 0 else gap.negated()
-    words = f"on average {{}} too {'high' if gap.value >= 0 else 'low'}"
-    shown = Stated(words=words, estimate=size, kind="points")
-    if low < 0 < high:
-        words = "{} between mean confidence and share right"
-        shown = Stated(words=words, estimate=replace(found, bound=None), kind="difference")
-    figures = [shown, *_calibration(table)]
-    return line(answer, [*figures, _most_confident(table)])
+def _named(found: Judgement, name: str) -> Figure | None:
+    """Return a figure of a judgement by its name."""
+    shown = [one for one in (found.figure, *found.beside) if one is not None and one.name == name]
+    return shown[0] if shown else None
 
 
-def _calibration(table: Table) -> list[Stated]:
-    form = ExpectedCalibrationError().form(table)
-    if isinstance(form, Undefined):
-        return []
-    interval: Interval = form.uncertainty(table, BootstrapOptions()).interval
-    found = Estimate.of(form.value(), interval)
-    return [Stated(words="calibration error {}", estimate=found, kind="figure", brief=False)]
+def _stated(words: str, figure: Figure, *, kind: str = "share", brief: bool = True) -> Stated:
+    estimate = Estimate.of(figure.value, figure.interval, bound=figure.limit)
+    return Stated(words=words, estimate=estimate, kind=kind, brief=brief)  # type: ignore[arg-type]
 
 
-def _most_confident(table: Table) -> Stated:
-    """Return the risk among the most confident tenth; equal confidences stay together."""
-    stated = np.sort(table.confidence[table.usable])
-    limit = stated[-max(1, math.ceil(_MOST_CONFIDENT * stated.size))]
-    top = table.usable & (table.confidence >= limit)
-    words = f"{{}} of its {counted(int(top.sum()), 'most confident answer')} wrong"
-    return Stated(words=words, estimate=_share(table, ~table.correct, top), brief=False)
+def _confidence_figure(figure: Figure, *, brief: bool) -> Stated:
+    """Say how far confidence is off: on the whole, over its range, or where it is highest."""
+    estimate = Estimate.of(figure.value, figure.interval, bound=figure.limit)
+    is_low = figure.value < 0
+    size = replace(estimate.negated() if is_low else estimate, bound=figure.limit)
+    if figure.name == "mean gap":
+        words = f"{{}} too {'low' if is_low else 'high'} on average (limit {{limit}})"
+    elif figure.name == "gap over the range":
+        words = "{} off over the range (limit {limit})"
+    else:
+        more = "less" if is_low else "more"
+        words = f"its most confident tenth is wrong {{}} {more} often than stated (limit {{limit}})"
+    return Stated(words=words, estimate=size, kind="points", brief=brief)
 
 
 # --- Usable at the risk that is allowed? ----------------------------------------------------
 
 
-def usable_line(in_force: ThresholdInForce) -> VerdictLine:
+def usable_line(in_force: ThresholdInForce) -> Finding:
     """Say from which confidence on a run may answer, or the lowest risk that it reaches."""
-    allowed = f"risk of {level(in_force.bound.risk)}"
-    if not in_force.is_share:  # the loss of an answer is how far it is from the truth
-        allowed = f"mean loss of {given(in_force.bound.risk)}"
-    line = _Line("usable", f"Usable at a {allowed}?")
+    allowed = f"{given(round(100 * in_force.bound.risk, 9))} %"
+    if not in_force.is_share:  # the loss of an answer is what it costs
+        allowed = f"a mean cost of {given(in_force.bound.risk)}"
+    question = f"Usable alone at {allowed}?"
     if in_force.threshold is not None:
         share = Estimate.of(float(in_force.answered.mean()), in_force.coverage())
         figures = [
@@ -425,23 +448,22 @@ def usable_line(in_force: ThresholdInForce) -> VerdictLine:
             ),
             Stated(words="answers {} of cases", estimate=share),
         ]
-        return line("yes", figures)
+        return Finding("usable", question, "yes", figures)
     if math.isnan(in_force.lowest_risk):
-        return line("cannot tell", reason=in_force.reason)
-    risk = "risk" if in_force.is_share else "mean loss"
+        return Finding("usable", question, "cannot tell", reason=in_force.reason)
     most = counted(in_force.n_lowest, "most confident answer")
-    words = f"lowest tested {risk} {{}} in its {most}"
     lowest = Estimate(in_force.lowest_risk, bound=in_force.bound.risk)
-    figures = [
-        Stated(words=words, estimate=lowest, kind="share" if in_force.is_share else "figure")
-    ]
-    return line("no" if in_force.no_size_helps else "cannot tell", figures, reason=in_force.reason)
+    is_share = in_force.is_share
+    words = f"{{}} wrong in its {most}" if is_share else f"mean cost {{}} in its {most}"
+    figures = [Stated(words=words, estimate=lowest, kind="share" if is_share else "figure")]
+    answer: Reply = "no" if in_force.no_size_helps else "cannot tell"
+    return Finding("usable", question, answer, figures, reason=in_force.reason)
 
 
 # --- Left for people ------------------------------------------------------------------------
 
 
-def left_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
+def left_line(table: Table, in_force: ThresholdInForce) -> Finding:
     """Count the cases that are left for people."""
     n, why, below = in_force.n_left, "abstained or gave no answer", 0
     if in_force.certified:
@@ -452,69 +474,95 @@ def left_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
         parts += f"; {count(missing)} more not evaluated"
     if below > 0:
         why = f"the others {why}" if below < n else ""
-    return _Line("left_for_people", "Left for people")(
-        None,
-        [
-            Stated(
-                words=f"{count(n)} of {count(table.n_scored)} cases ({{}}){parts}",
-                estimate=Estimate(n / table.n_scored),
-            )
-        ],
-        reason=why,
+    share = Stated(
+        words=f"{count(n)} of {count(table.n_scored)} cases ({{}}){parts}",
+        estimate=Estimate(n / table.n_scored),
     )
+    return Finding("left_for_people", "Left for people", None, [share], reason=why)
 
 
 # --- Groups to watch ------------------------------------------------------------------------
 
 
-def groups_line(table: Table, in_force: ThresholdInForce) -> VerdictLine:
-    """Name the declared groups that are worse than they may be.
+def groups_line(table: Table, in_force: ThresholdInForce, level: float = DEFAULT_LEVEL) -> Finding:
+    """Name the declared groups with more errors, or far more cases left for people, than the rest.
 
-    At a certified threshold that is a risk above the bound, otherwise one above that of all
-    answers. The lower limit of a group must be above it, at a level divided by the number of
-    groups (Bonferroni).
+    At a certified threshold errors are compared with the allowed risk. The lower limit of a group
+    must be beyond the rest, at a level divided by the number of comparisons (Bonferroni).
     """
-    line = _Line("groups", "Groups to watch")
+    question = "Groups to watch"
     if not table.answers.groups:
-        return line(None, reason="the task declares no groups")
-    answered = in_force.answered
-    if not answered.any():
-        return line(None, reason="it answered no case")
-    wrong, graded = answered & ~table.correct, in_force.certified and not in_force.is_share
-    lost = wrong.astype(np.float64)
-    if graded:  # the bound is one of the mean loss
-        assert in_force.sample is not None
-        lost = np.where(answered, in_force.sample.loss, 0.0)
-    limit = in_force.bound.risk if in_force.certified else float(wrong[answered].mean())
-    large = _large_groups(table, answered)
-    level = 1 - 2 * _GROUP_ERROR / max(1, len(large))
+        return Finding("groups", question, None, reason="the task declares no groups")
+    large = _large_groups(table)
+    if not large:
+        reason = f"no group has {SMALLEST_GROUP} patients or more"
+        return Finding("groups", question, None, reason=reason)
+    adjusted = 1 - 2 * _GROUP_ERROR / (2 * len(large))
     found = []
     for name, inside in large:
-        hits, rows = (table.patients.sums(one * inside) for one in (lost, answered))
-        shown = share_interval(hits, rows, level=max(level, 0.5), prior_icc=prior_icc(table))
-        if shown.low > limit:
-            usual = share_interval(hits, rows, prior_icc=prior_icc(table))
-            mean = Estimate.of(float(hits.sum() / rows.sum()), usual)
-            words = f"{name} {{}} {'mean loss' if graded else 'wrong'}"
-            found.append(Stated(words=words, estimate=mean))
-    against = Stated(words="all answers {}", estimate=Estimate(limit))
-    if in_force.certified:
-        against = Stated(words="at most {} allowed", estimate=Estimate(limit))
+        found += _group_figures(table, in_force, name, inside, max(adjusted, 0.5), level)
     if found:
-        return line(None, found, [against])
-    if not large:
-        return line(None, reason=f"no group has {SMALLEST_GROUP} patients or more with an answer")
+        return Finding("groups", question, None, found)
     named = f"none of {counted(len(large), 'group')} of {SMALLEST_GROUP} patients or more"
-    return line(None, reason=named)
+    return Finding("groups", question, None, reason=named)
 
 
-def _large_groups(table: Table, answered: BoolArray) -> list[tuple[str, BoolArray]]:
-    """Return the rows of every declared group with enough answered patients."""
+def _group_figures(
+    table: Table,
+    in_force: ThresholdInForce,
+    name: str,
+    inside: BoolArray,
+    adjusted: float,
+    level: float,
+) -> list[Stated]:
+    """Return what a group is watched for: its errors, and its cases left for people."""
+    answered, left = in_force.answered, ~in_force.answered
+    wrong = answered & ~table.correct
+    lost = wrong.astype(np.float64)
+    if in_force.certified and not in_force.is_share:  # the bound is one of the mean cost
+        assert in_force.sample is not None
+        lost = np.where(answered, in_force.sample.loss, 0.0)
+    rest = answered & ~inside
+    limit = in_force.bound.risk
+    if not in_force.certified:
+        limit = float(lost[rest].mean()) if rest.any() else math.nan
+    found = []
+    if (answered & inside).any() and not math.isnan(limit):
+        shown = _of_group(table, lost * inside, answered & inside, adjusted)
+        if shown.low > limit:
+            usual = replace(_of_group(table, lost * inside, answered & inside, level), bound=limit)
+            beside = (
+                "at most {limit} allowed" if in_force.certified else f"the others {_percent(limit)}"
+            )
+            found.append(Stated(words=f"{name}: {{}} wrong ({beside})", estimate=usual))
+    others = left[~inside]
+    if others.size:
+        limit = float(others.mean())
+        share = float(left[inside].mean())
+        shown = _of_group(table, left & inside, inside, adjusted)
+        if share - limit >= _MORE_LEFT and shown.low > limit:
+            n = f"{count(int((left & inside).sum()))} of {count(int(inside.sum()))}"
+            words = f"{name}: {n} left for people (the others {{}})"
+            found.append(Stated(words=words, estimate=Estimate(limit)))
+    return found
+
+
+def _percent(value: float) -> str:
+    return Column("share", "").write(value)
+
+
+def _of_group(table: Table, hits: np.ndarray, rows: BoolArray, level: float) -> Estimate:
+    sums, n = table.patients.sums(hits), table.patients.sums(rows)
+    return Estimate.of(float(sums.sum() / n.sum()), share_interval(sums, n, level=level))
+
+
+def _large_groups(table: Table) -> list[tuple[str, BoolArray]]:
+    """Return the rows of every declared group with enough patients."""
     found = []
     for column in table.answers.groups:
         names, codes = table.grouped(column)
         for code, name in enumerate(names):
             inside = codes == code
-            if np.unique(table.patients.code[inside & answered]).size >= SMALLEST_GROUP:
-                found.append((group_words(column, name), inside))
+            if np.unique(table.patients.code[inside]).size >= SMALLEST_GROUP:
+                found.append((group_words(column, name).replace(": ", " "), inside))
     return found

@@ -8,28 +8,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from krisis.pages.document import Content, Facts
-from krisis.pages.run import run_document
+from krisis.pages.document import Facts, Section
+from krisis.pages.run import brief_document, execution_facts
 from krisis.pages.terminal import terminal_text
+from krisis.results.account import EXECUTION_FIELDS
 from krisis.results.base import BenchmarkResult
 
 
 def format_report(result: BenchmarkResult) -> str:
-    """Return the text report: what became of the records, the verdict, then every figure.
-
-    How the run went is told under the names of the JSON reports, as the seeds have it.
-    """
-    document = run_document(result)
-    sections = [
-        replace(section, parts=list(map(_by_key, section.parts))) for section in document.sections
+    """Return the first screen, then how the run went under the names of the JSON reports."""
+    facts = execution_facts(result)
+    told = [
+        (key, said)
+        for key, (_, said) in zip(facts.keys, facts.pairs, strict=True)
+        if key in EXECUTION_FIELDS
     ]
-    return terminal_text(replace(document, sections=sections))
-
-
-def _by_key(part: Content) -> Content:
-    if not isinstance(part, Facts) or not part.keys:
-        return part
-    return Facts([(key, said) for key, (_, said) in zip(part.keys, part.pairs, strict=True)])
+    screen = brief_document(result)
+    block = Section(key="execution", title="Execution", parts=[Facts(told)])
+    first = (*(screen.first or ()), block.key)
+    shown = replace(screen, sections=[*screen.sections, block], first=first, commands=())
+    return terminal_text(shown, verbose=False)
 
 
 def format_json_report(result: BenchmarkResult) -> str:

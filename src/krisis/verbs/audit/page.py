@@ -10,13 +10,13 @@ from krisis.pages.document import (
     Column,
     Content,
     Document,
+    Finding,
     Kind,
     Section,
     Sentences,
     Stated,
     Table,
     Verdict,
-    VerdictLine,
 )
 from krisis.pages.numbers import (
     Estimate,
@@ -79,7 +79,7 @@ def group_sections(audit: GroupAudit) -> Iterator[Section]:
     yield Section.of_sentences("assumptions", "Assumptions", group_assumptions(audit))
 
 
-def flag_line(audit: GroupAudit) -> VerdictLine:
+def flag_line(audit: GroupAudit) -> Finding:
     """Name the groups that the tests flag, with the risk of each."""
     flagged = [group for group in audit.groups if group.flags]
     found = [stated for group in flagged for stated in _flags(group, audit.loss == "error")]
@@ -88,7 +88,7 @@ def flag_line(audit: GroupAudit) -> VerdictLine:
         reason = "no group could be tested"
     elif not found:
         reason = f"no group is flagged ({audit.n_tests} tests together at {level(ALPHA)})"
-    return VerdictLine(
+    return Finding(
         key="groups", question="Groups unlike the rest", answer=None, figures=found, reason=reason
     )
 

@@ -21,13 +21,13 @@ from krisis.pages.document import (
     Column,
     Content,
     Document,
+    Finding,
     Reply,
     Section,
     Sentences,
     Stated,
     Table,
     Verdict,
-    VerdictLine,
 )
 from krisis.pages.numbers import Estimate, count
 from krisis.pages.style import Style
@@ -253,12 +253,12 @@ def _verdict(comparison: Comparison, pair: Pair) -> Verdict:
     return Verdict(lines, level=shown[0] if shown else level)
 
 
-def _difference_lines(delta: MetricDelta, level: float) -> Iterator[VerdictLine]:
+def _difference_lines(delta: MetricDelta, level: float) -> Iterator[Finding]:
     words = delta.verdict(level)
     difference = Estimate.of(delta.delta, delta.interval, bound=0.0)
     left, right = (Column("figure", "").write(one) for one in delta.shown)
     p = "" if math.isnan(delta.p_adjusted) else f", {numbers.p_sentence(delta.p_adjusted)}"
-    yield VerdictLine(
+    yield Finding(
         key="headline",
         question="Better?",
         answer=_ANSWERS.get(words),
@@ -277,7 +277,7 @@ def _difference_lines(delta: MetricDelta, level: float) -> Iterator[VerdictLine]
         limit = numbers.given(delta.margin)
         bound = -delta.margin if delta.direction == "higher" else delta.margin
         verdict = delta.margin_verdict
-        yield VerdictLine(
+        yield Finding(
             key="margin",
             question=f"At most {limit} worse?",
             answer="yes" if delta.non_inferior else _margin_answer(delta),

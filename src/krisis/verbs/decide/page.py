@@ -13,13 +13,13 @@ from krisis.pages.document import (
     Column,
     Content,
     Document,
+    Finding,
     Reply,
     Section,
     Sentences,
     Stated,
     Table,
     Verdict,
-    VerdictLine,
 )
 from krisis.pages.numbers import (
     Estimate,
@@ -409,14 +409,14 @@ def _rate(rate: Rate, at: float) -> Estimate:
     return Estimate(rate.value, rate.low, rate.high, at, bound=0.0)
 
 
-def _compared(decision: ReaderDecision) -> Iterator[VerdictLine]:
+def _compared(decision: ReaderDecision) -> Iterator[Finding]:
     gaps = decision.ways[0].no_answer.value > 0
     for name, rate in (("reader", decision.beyond_reader), ("model", decision.beyond_model)):
         answer: Reply = "cannot tell"
         if rate.high < 0 or rate.low > 0:
             answer = "yes" if rate.high < 0 else "no"
         more = "the team has an answer where the model has none" if gaps and name == "model" else ""
-        yield VerdictLine(
+        yield Finding(
             key=name,
             question=f"Better than the {name}?",
             answer=answer,

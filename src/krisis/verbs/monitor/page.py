@@ -9,12 +9,12 @@ from krisis.pages.charts.spec import page_chart
 from krisis.pages.document import (
     Column,
     Document,
+    Finding,
     Reply,
     Section,
     Stated,
     Table,
     Verdict,
-    VerdictLine,
 )
 from krisis.pages.groups import spaced
 from krisis.pages.numbers import Estimate, count, factor, given, level, share, threshold, whole
@@ -54,7 +54,7 @@ def monitor_document(found: Monitoring) -> Document:
     )
 
 
-def _line(found: Monitoring, part: MonitoredPart) -> VerdictLine:
+def _line(found: Monitoring, part: MonitoredPart) -> Finding:
     bound = found.certificate.risk
     whose = f"{spaced(part.group)}: r" if part.group else "R"
     figures, reason = [], "no answer was accepted yet"
@@ -66,7 +66,7 @@ def _line(found: Monitoring, part: MonitoredPart) -> VerdictLine:
         figures, reason = [Stated(words=words, estimate=seen)], ""
     if part.alarm is not None:
         reason = f"broken since {_patient(part.alarm.since, part.alarm.since_patient)}"
-    return VerdictLine(
+    return Finding(
         key=part.group or "all",
         question=f"{whose}isk still at most {level(bound)}?",
         answer=_ANSWERS[part.state],
