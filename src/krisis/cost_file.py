@@ -84,5 +84,3 @@ def stated_costs(own: Costs, costs: AnyCosts | None = None, price: float | None 
         costs = read_costs(costs)
     found = own if costs is None else costs
     return found if price is None else found.at(price)
-
-
