@@ -535,7 +535,7 @@ class StakesForm(Form):
         """
         patients = table.patients
         if patients.n < 2:
-            return Uncertainty(Interval.undefined("fewer_than_2_patients", level=options.level))
+            return Uncertainty(Interval.undefined("needs_at_least_two_clusters", level=options.level))
         weighted = self.on(patients)
         low, high = weighted.student_limits(options.level)
         added, _ = weighted.with_one_more().student_limits(options.level)
