@@ -59,7 +59,7 @@ class Task:
     cases due for deferral and the headline follow; ``price`` is short for costs at which every
     error costs 1 and a deferral so much. ``policy`` are rules by which to defer, for
     ``--instructions policy``. ``due_by`` says what makes a case due: the costs, a label of the
-    data, or a checklist that is only counted.
+    data, a checklist that is only counted, or the policy.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person

@@ -37,7 +37,7 @@ class Model(Protocol):
 class Fitted(BaseBackend):
     """A calibrated classifier of scikit-learn that acts by the costs of the task.
 
-    With ``answer_all`` it gives its likeliest answer to every case, as a curve over all cases needs.
+    With ``answer_all`` it gives its likeliest answer to every case, for a curve over all of them.
     """
 
     name = "fitted"
@@ -114,7 +114,7 @@ class Fitted(BaseBackend):
         judged = Judgement.by_cost(self._costs, found)
         if self.answer_all:
             likeliest = max(found, key=found.__getitem__)
-            judged = Judgement(likeliest, found[likeliest], judged.signals)
+            judged = Judgement(likeliest, found[likeliest])
         return BackendResponse.of(judged)
 
     def identity(self) -> JsonObject:
