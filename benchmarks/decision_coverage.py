@@ -1,38 +1,39 @@
-"""How often the intervals of Decision Cost and Decision Skill hold the true value.
+"""How often the intervals of cost, skill, cost saved and Deferral Skill hold the true value.
 
 The population are patients of the embedded cohorts of `ckd` and `phq8` with their exact
 probabilities, or the 7,456 patients of `support2` whose physicians gave a forecast, with what
 became of them; each study draws patients with all their rows and, where the loss is not expected,
-the labels. Run
+the labels. With `--rows 8` eight similar cases of `ckd` make one patient. Run
 `python -m benchmarks.decision_coverage [--runs 1000]`; a thousand runs take about twenty minutes.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from krisis.data.base import SuiteConfig
+from krisis.costs import TOLERANCE
+from krisis.data.base import BaseDataSuite, SuiteConfig
 from krisis.data.ckd.suite import CKDSuite
 from krisis.data.phq8.suite import PHQ8Suite
-from krisis.data.phq8.task import TASK as PHQ8
 from krisis.data.support2.suite import Support2Suite
 from krisis.metrics import (
     BootstrapOptions,
+    CostSaved,
     DecisionCost,
     DecisionSkill,
+    DeferralSkill,
     EvaluationResult,
     score_all,
 )
 from krisis.metrics.base import Rows
 from krisis.metrics.table import Answers
+from krisis.task_facts import OWN_PROBABILITIES
 
-PRICE = 0.2
 DEFER = -1
 Array = npt.NDArray[np.float64]
 Decided = npt.NDArray[np.int64]
@@ -66,26 +67,40 @@ class Population:
     @property
     def losses(self) -> Array:
         """Return what is expected of every answer to every case."""
-        return self.chances @ self.answers.loss_matrix(self.answers.keys)
+        return self.chances @ self.answers.cost_matrix(self.answers.keys)
+
+    @property
+    def price(self) -> float:
+        """Return what a deferral costs."""
+        return self.answers.costs.price
 
 
-def population(task: str, n_patients: int) -> Population:
+def population(task: str, n_patients: int, rows_per_patient: int = 1) -> Population:
     """Return the patients of a cohort: of `ckd` by the name of a task, or `phq8`."""
     config = SuiteConfig(n_synthetic=n_patients)
     if task == "support2":
         return _bedside()
+    suite: BaseDataSuite
     if task == "phq8":
-        records = PHQ8Suite(config, split="all", cohort="clinic").load()
+        suite = PHQ8Suite(config, split="all", cohort="clinic")
     else:
-        records = CKDSuite(replace(config, task=task)).load()
+        suite = CKDSuite(replace(config, task=task))
+    records = suite.load()
     chances = np.array([list(one.metadata["answer_probabilities"].values()) for one in records])
     chances /= chances.sum(axis=1, keepdims=True)
+    people = Population(chances, [], _answers(suite))
+    if rows_per_patient > 1:  # cases that are about as hard belong to one patient
+        order = np.argsort(people.losses.min(axis=1), kind="stable")
+        n = order.size // rows_per_patient
+        return replace(people, cases_of=order[: n * rows_per_patient].reshape(n, -1).tolist())
     cases_of: dict[str, list[int]] = {}
     for number, record in enumerate(records):
         cases_of.setdefault(record.cluster_id or record.record_id, []).append(number)
-    losses = PHQ8.losses if task == "phq8" else {}
-    answers = Answers(tuple(range(chances.shape[1])), price=PRICE, losses=losses)
-    return Population(chances, list(cases_of.values()), answers)
+    return replace(people, cases_of=list(cases_of.values()))
+
+
+def _answers(suite: BaseDataSuite) -> Answers:
+    return Answers(tuple(suite.task.answers), costs=suite.task.costs)
 
 
 def _bedside() -> Population:
@@ -95,13 +110,12 @@ def _bedside() -> Population:
     said = {name: dict(judgements) for name, judgements in found.readers.items()}
     known = [one for one in outcomes if all(one in judgements for judgements in said.values())]
     chances = np.eye(2)[[outcomes[one] for one in known]]
-    judged = {}
-    for name, judgements in said.items():
-        sure = np.array([judgements[one].confidence for one in known], dtype=float)
-        dead = np.where([judgements[one].answer == 1 for one in known], sure, 1.0 - sure)
-        judged[name] = np.stack([1.0 - dead, dead], axis=1)
+    judged = {
+        name: np.array([list(judgements[one].signals[OWN_PROBABILITIES].values()) for one in known])
+        for name, judgements in said.items()
+    }
     alone = [[number] for number in range(len(known))]
-    return Population(chances, alone, Answers((0, 1), price=PRICE), judged)
+    return Population(chances, alone, _answers(found), judged)
 
 
 def readers(people: Population) -> dict[str, Decided]:
@@ -126,33 +140,44 @@ def readers(people: Population) -> dict[str, Decided]:
 
 def _decided(people: Population) -> Decided:
     losses = people.losses
-    return np.where(losses.min(axis=1) >= PRICE, DEFER, losses.argmin(axis=1))
+    due = losses.min(axis=1) >= people.price - TOLERANCE
+    return np.where(due, DEFER, losses.argmin(axis=1))
 
 
 def truths(people: Population, decided: Decided, *, expected: bool) -> dict[str, float]:
-    """Return cost and skill of the whole population; without expected losses the ideal is 0."""
-    loss = people.losses
-    cost = np.where(decided == DEFER, PRICE, loss[np.arange(decided.size), decided]).mean()
-    ideal = np.minimum(loss.min(axis=1), PRICE).mean() if expected else 0.0
-    constant = min(PRICE, loss.mean(axis=0).min())
-    return {"decision_cost": cost, "decision_skill": 1 - (cost - ideal) / (constant - ideal)}
+    """Return the figures of the whole population, each patient weighing as their rows do."""
+    cases = np.concatenate([np.array(one) for one in people.cases_of])
+    loss, decided, price = people.losses[cases], decided[cases], people.price
+    deferred, best = decided == DEFER, loss.min(axis=1)
+    cost = np.where(deferred, price, loss[np.arange(decided.size), decided]).mean()
+    constant = min(price, loss.mean(axis=0).min())
+    found = {"decision_cost": cost, "cost_saved": 100 * (constant - cost)}
+    if not expected:
+        return found
+    ideal = np.minimum(best, price).mean()
+    due, safe = np.maximum(0.0, best - price), np.maximum(0.0, price - best)
+    found["decision_skill"] = 1 - (cost - ideal) / (constant - ideal)
+    found["deferral_skill"] = (
+        1 - due[~deferred].sum() / due.sum() - safe[deferred].sum() / safe.sum()
+    )
+    return found
 
 
 def study(
     people: Population, decided: Decided, drawn: Decided, *, expected: bool, seed: int
 ) -> Rows:
     """Return the rows of one study of the drawn patients."""
-    n_answers = people.chances.shape[1]
+    answers = people.answers.allowed
     generator = np.random.default_rng(seed)
     rows = []
     for number, patient in enumerate(drawn.tolist()):
         for case in people.cases_of[patient]:
             p, answer = people.chances[case], int(decided[case])
-            known = {str(a): float(x) for a, x in enumerate(p)}
+            known = {str(a): float(x) for a, x in zip(answers, p, strict=True)}
             rows.append(
                 EvaluationResult(
-                    None if answer == DEFER else answer,
-                    int(generator.choice(n_answers, p=p)),
+                    None if answer == DEFER else answers[answer],
+                    answers[int(generator.choice(len(answers), p=p))],
                     answer == DEFER,
                     metadata={"answer_probabilities": known} if expected else {},
                     record_id=f"patient {number}, case {case}",
@@ -163,10 +188,15 @@ def study(
 
 
 def simulated(
-    task: str, *, sizes: tuple[int, ...] = (50, 200), runs: int = 300, n_patients: int = 3000
+    task: str,
+    *,
+    sizes: tuple[int, ...] = (60, 200, 1000),
+    runs: int = 300,
+    n_patients: int = 3000,
+    rows_per_patient: int = 1,
 ) -> Iterator[Cell]:
     """Yield what studies of every size and reader show, with and without expected losses."""
-    people = population(task, n_patients)
+    people = population(task, n_patients, rows_per_patient)
     options = BootstrapOptions(n_resamples=1000)
     for reader, decided in readers(people).items():
         for n in sizes:
@@ -177,12 +207,14 @@ def simulated(
                 for seed in range(runs):
                     drawn = generator.integers(0, len(people.cases_of), n)
                     rows = study(people, decided, drawn, expected=expected, seed=seed)
-                    metrics = DecisionCost(), DecisionSkill()
+                    metrics = DecisionCost(), CostSaved(), DecisionSkill(), DeferralSkill()
                     for score in score_all(metrics, rows, intervals=options).values():
-                        if score.interval is not None and not math.isnan(score.value):
+                        if score.key in found and score.interval and score.interval.defined:
                             ends = score.interval.low, score.interval.high
                             found[score.key].append((score.value, *ends))
                 for key, scores in found.items():
+                    if not scores:
+                        continue
                     value, low, high = np.array(scores).T
                     held = (low - 1e-9 <= true[key]) & (true[key] <= high + 1e-9)
                     yield Cell(
@@ -203,10 +235,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--task", default="detection,progression,albuminuria")
+    parser.add_argument("--rows", type=int, default=1)
+    parser.add_argument("--sizes", default="60,200,1000")
     asked = parser.parse_args()
+    how = {"runs": asked.runs, "rows_per_patient": asked.rows}
+    sizes = tuple(map(int, asked.sizes.split(",")))
     print("| task | reader | n | loss | metric | true | covered | standard error | width |")
     for task in asked.task.split(","):
-        for cell in simulated(task, runs=asked.runs) if task != "nothing" else ():
+        for cell in simulated(task, sizes=sizes, **how) if task != "nothing" else ():
             loss = "expected" if cell.expected else "drawn"
             print(
                 f"| {cell.task} | {cell.reader} | {cell.n} | {loss} | {cell.metric} | "

@@ -14,8 +14,11 @@ from krisis.errors import InvalidValue
 Loss = Literal["error", "abs", "abs_norm"]
 LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
 # What makes a case due for deferral: the costs, where the probabilities of its answers are known,
-# and else the label of the data; the label everywhere; or flags that are counted and judge nothing.
-DueBy = Literal["costs", "label", "checklist"]
+# and else the label of the data; the label everywhere; flags that are counted and judge nothing; or
+# the printed policy, which the ideal reader obeys, too.
+DueBy = Literal["costs", "label", "checklist", "policy"]
+# The signal in which a reader by probabilities keeps them, also of the cases that it defers.
+OWN_PROBABILITIES = "own_probabilities"
 
 
 def _as_floats(holder: object, *names: str) -> None:

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 from krisis.backends.secrets import names_secret
-from krisis.data.base import BaseDataSuite, Label, PatientRecord
+from krisis.data.base import BaseDataSuite, Judgement, Label, PatientRecord
 from krisis.display import cut
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
@@ -70,6 +70,14 @@ class BackendResponse:
         if not isinstance(self.raw_response, str) or not isinstance(self.prompt, str):
             raise InvalidValue("raw_response and prompt must be text; write other things as JSON")
         self.model, self.finish_reason = str(self.model or ""), str(self.finish_reason or "")
+
+    @classmethod
+    def of(cls, judged: Judgement) -> Self:
+        """Return what a rule or a reader said as a response."""
+        signals = dict(judged.signals)
+        if judged.abstain:
+            return cls(None, abstained=True, signals=signals)
+        return cls(judged.answer, confidence=judged.confidence, signals=signals)
 
 
 def _checked_prediction(value: Any) -> Label | None:

@@ -247,7 +247,7 @@ class BaseDataSuite(ABC):
         if config.costs is None and config.price is None and not config.by_policy:
             return task
         costs = stated_costs(task.costs, config.costs, config.price)
-        return replace(task, costs=costs, due_by="label" if config.by_policy else task.due_by)
+        return replace(task, costs=costs, due_by="policy" if config.by_policy else task.due_by)
 
     @property
     def task_name(self) -> str:

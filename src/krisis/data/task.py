@@ -12,6 +12,7 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping
 from krisis.task_facts import (
     LOSSES,
+    OWN_PROBABILITIES,
     DueBy,
     FeatureDescription,
     Loss,
@@ -25,8 +26,6 @@ FeatureValue: TypeAlias = str | int | float | None
 Features: TypeAlias = Mapping[str, FeatureValue]
 # What leads the report of a task, as far as it is defined; accuracy rewards never deferring.
 HEADLINE = ("decision_skill", "cost_saved", "decision_cost", "deferral_skill")
-# The signal in which a reader by probabilities keeps them, also of the cases that it defers.
-OWN_PROBABILITIES = "own_probabilities"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Task:
     cases due for deferral and the headline follow; ``price`` is short for costs at which every
     error costs 1 and a deferral so much. ``policy`` are rules by which to defer, for
     ``--instructions policy``. ``due_by`` says what makes a case due: the costs, a label of the
-    data, or a checklist that is only counted.
+    data, a checklist that is only counted, or the policy.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person

@@ -59,6 +59,7 @@ class Decisions:
     price: float
     due: IntArray
     stakes: FloatArray
+    by_policy: bool = False
 
     @cached_property
     def known(self) -> BoolArray:
@@ -67,8 +68,12 @@ class Decisions:
 
     @cached_property
     def ideal(self) -> FloatArray:
-        """What an ideal reader pays: the smaller of its best answer and the price; 0 if unknown."""
-        return np.where(self.known, np.minimum(self.best, self.price), 0.0)
+        """What an ideal reader pays: the smaller of its best answer and the price; 0 if unknown.
+
+        By a policy it pays the price wherever a rule says so.
+        """
+        best = np.where(self.by_policy & (self.due == 1), math.inf, self.best)
+        return np.where(self.known, np.minimum(best, self.price), 0.0)
 
     @cached_property
     def regret(self) -> Mapping[str, FloatArray]:
@@ -99,7 +104,10 @@ class Decisions:
         if self.known.all():
             ideal = float(self.ideal.mean())
             facts |= {"ideal_cost": ideal, "room": float(constants[best]) - ideal}
-            facts |= {f"regret_{name}": float(part.mean()) for name, part in self.regret.items()}
+            if not self.by_policy:
+                facts |= {
+                    f"regret_{name}": float(part.mean()) for name, part in self.regret.items()
+                }
         return facts
 
 
@@ -138,13 +146,14 @@ def _decisions(table: Table) -> Decisions:
         price=costs.price,
         due=due,
         stakes=stakes,
+        by_policy=table.answers.due_by == "policy",
     )
 
 
 def _due(table: Table, best: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return which rows are due for deferral and what is at stake: |b − c|, or 1 by a label."""
     due_by, price = table.answers.due_by, table.answers.costs.price
-    if due_by != "label" and not np.isnan(best).all():
+    if due_by in ("costs", "checklist") and not np.isnan(best).all():
         with np.errstate(invalid="ignore"):
             is_due = best >= price - TOLERANCE
         due = np.where(np.isnan(best), -1, is_due.astype(np.int64))
@@ -535,7 +544,9 @@ class StakesForm(Form):
         """
         patients = table.patients
         if patients.n < 2:
-            return Uncertainty(Interval.undefined("fewer_than_2_patients", level=options.level))
+            return Uncertainty(
+                Interval.undefined("needs_at_least_two_clusters", level=options.level)
+            )
         weighted = self.on(patients)
         low, high = weighted.student_limits(options.level)
         added, _ = weighted.with_one_more().student_limits(options.level)

@@ -1,7 +1,8 @@
 """How well P(positive) ranks the cases with the disease above the others: AUROC and AUPRC.
 
 P(positive) is the confidence where the answer is the positive one of the task, and 1 − confidence
-where it is another. Only answered rows with a confidence are ranked.
+where it is another. Ranked are the answered rows with a confidence, and of a reader that was only
+asked for probabilities those that it deferred, too.
 """
 
 from __future__ import annotations
@@ -139,6 +140,10 @@ class _Area(OfDisease):
     figure: ranking.Figure
     interval: RankedInterval
 
+    def form(self, table: Table) -> Form | Undefined:
+        """Return the figure, with what a reader by probabilities deferred."""
+        return super().form(table.forecasts)
+
     def of_sides(self, table: Table, sides: Sides) -> Form | Undefined:
         """Return the figure, where both sides have an answer with a confidence."""
         score = probability_of_positive(sides, table.confidence)
@@ -156,7 +161,7 @@ class _Area(OfDisease):
         """Return the ranked rows of both sides, and how many answers are not ranked."""
         assert isinstance(form, Ranking)
         n_positive = int(np.count_nonzero(form.positive))
-        n_answered = int(np.count_nonzero(table.answered))
+        n_answered = table.forecasts.n_answered
         return {
             "positive": table.answers.positive,
             "n_positive": n_positive,
@@ -171,7 +176,8 @@ class DiseaseAUROC(_Area):
     Formula: mean over all pairs of [p of the diseased > p of the other] + ½[equal], with p the
     confidence of a positive answer and 1 − confidence of another. Direction: higher, at equal
     coverage; ½ is no better than chance. Abstained rows and answers without a confidence are left
-    out and counted.
+    out and counted; but of a reader that was only asked for probabilities
+    (``signals["own_probabilities"]``) every case is ranked, also those that it deferred.
 
     Reference: Hanley and McNeil, The meaning and use of the area under a receiver operating
     characteristic (ROC) curve, Radiology 143 (1982) 29–36.

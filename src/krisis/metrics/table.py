@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +26,7 @@ from krisis.metrics.columns import (
     seen,
 )
 from krisis.metrics.labels import Answers, FloatArray, IntArray, group_name, hashable
-from krisis.task_facts import LOSSES, Loss
+from krisis.task_facts import LOSSES, OWN_PROBABILITIES, Loss
 
 if TYPE_CHECKING:
     from krisis.metrics.base import EvaluationResult
@@ -112,6 +112,7 @@ class Table:
     no_answer: BoolArray
     confidence: FloatArray
     positions: IntArray
+    is_rescored = False  # another confidence has replaced the one of the rows
 
     def __init__(
         self,
@@ -370,7 +371,37 @@ class Table:
         changed = copy(self)
         changed._shared = {}
         changed.confidence = np.asarray(values, dtype=np.float64)
+        changed.is_rescored = True
         changed.__dict__.pop("usable", None)
+        return changed
+
+    @property
+    def forecasts(self) -> Table:
+        """The table with the likeliest answer wherever a reader by probabilities deferred.
+
+        Such a reader was only asked for probabilities, and those of the cases that it defers are
+        judged as well. A table with another confidence has no probabilities but that one.
+        """
+        is_judged = not self.is_rescored and OWN_PROBABILITIES in self.columns.signal_names()
+        return self.shared("forecasts", self._with_forecasts) if is_judged else self
+
+    def _with_forecasts(self) -> Table:
+        changed = copy(self)
+        for name in ("answered", "correct", "usable", "n_answered", "n_abstained"):
+            changed.__dict__.pop(name, None)
+        code = {label: at for at, label in enumerate(self.labels)}
+        prediction, confidence = self.prediction.copy(), self.confidence.copy()
+        for at in np.flatnonzero(self.abstained).tolist():
+            chances = self.rows[at].signals.get(OWN_PROBABILITIES)
+            if isinstance(chances, Mapping) and chances:
+                likeliest = max(chances, key=chances.__getitem__)
+                prediction[at] = code.setdefault(self.answers.key(likeliest), len(code))
+                confidence[at] = chances[likeliest]
+        filled = self.abstained & (prediction != NO_LABEL)
+        changed._shared, changed.labels = {}, list(code)
+        changed.prediction, changed.confidence = prediction, confidence
+        changed.abstained = _fixed(self.abstained & ~filled)
+        changed.predicted = _fixed(self.predicted | filled)
         return changed
 
     def with_answers(self, answers: Answers) -> Self:
@@ -385,5 +416,5 @@ class Table:
         part.answers, part.columns, part.n_rows = self.answers, self.columns, self.n_rows
         part._missing = self._missing
         part._read(self.positions[rows])
-        part.confidence = self.confidence[rows]
+        part.confidence, part.is_rescored = self.confidence[rows], self.is_rescored
         return part

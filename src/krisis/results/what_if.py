@@ -8,7 +8,7 @@ from dataclasses import replace
 from krisis.answers import AnswerSet
 from krisis.cost_file import AnyCosts, stated_costs
 from krisis.costs import Costs
-from krisis.data.task import OWN_PROBABILITIES, Judgement
+from krisis.data.task import Judgement
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.decision import PROBABILITIES
@@ -17,7 +17,7 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.loading import metrics_asked
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import common_level
-from krisis.task_facts import TaskFacts
+from krisis.task_facts import OWN_PROBABILITIES, TaskFacts
 
 
 def what_if(
@@ -50,7 +50,11 @@ def _again(row: EvaluationResult, task: TaskFacts) -> EvaluationResult:
     """Return a row with the label and the act that follow from the costs."""
     answers, costs = task.answer_set, task.costs
     known = row.metadata.get(PROBABILITIES)
-    if known is not None and task.due_by != "label" and "should_abstain" in row.metadata:
+    if (
+        known is not None
+        and task.due_by in ("costs", "checklist")
+        and "should_abstain" in row.metadata
+    ):
         due = costs.is_due(costs.best(_chances(known, answers))[1])
         row = replace(row, metadata={**row.metadata, "should_abstain": due})
     own = row.signals.get(OWN_PROBABILITIES)

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.baselines.constant import fitted_on, training_by_source
-from krisis.data.base import BaseDataSuite, Features, Label, PatientRecord
+from krisis.costs import Costs
+from krisis.data.base import BaseDataSuite, Features, Judgement, Label, PatientRecord
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.json_values import JsonObject
 
 Array = npt.NDArray[np.float64]
 MAX_WORDS_PER_COLUMN = 12
-DEFAULT_CONFIDENCE = 0.80
 
 
 class Model(Protocol):
@@ -35,10 +35,9 @@ class Model(Protocol):
 
 
 class Fitted(BaseBackend):
-    """A calibrated classifier of scikit-learn that abstains where an answer is too uncertain.
+    """A calibrated classifier of scikit-learn that acts by the costs of the task.
 
-    It abstains below ``least_confidence``, by default one minus the price of deferring that the
-    task states, or 0.80 where it states none.
+    With ``answer_all`` it gives its likeliest answer to every case, for a curve over all of them.
     """
 
     name = "fitted"
@@ -48,12 +47,11 @@ class Fitted(BaseBackend):
     fills_gaps = True
     averages_folds = True
 
-    def __init__(self, *, least_confidence: float | None = None) -> None:
-        if least_confidence is not None and not 0.0 <= least_confidence <= 1.0:
-            raise InvalidValue(
-                f"least_confidence must be between 0 and 1, not {least_confidence!r}"
-            )
-        self.least_confidence = least_confidence
+    def __init__(self, *, answer_all: bool = False) -> None:
+        if not isinstance(answer_all, bool):
+            raise InvalidValue(f"answer_all must be true or false, not {answer_all!r}")
+        self.answer_all = answer_all
+        self._costs = Costs()
         self._fitted: dict[str, _Fit] = {}
 
     @abstractmethod
@@ -62,9 +60,7 @@ class Fitted(BaseBackend):
 
     def prepare(self, suite: BaseDataSuite) -> None:
         """Fit a model on the training records of each source."""
-        if self.least_confidence is None:
-            price = suite.task.price
-            self.least_confidence = DEFAULT_CONFIDENCE if price is None else round(1 - price, 9)
+        self._costs = suite.task.costs
         for source, records in training_by_source(self, suite).items():
             self._fitted[source] = self._fit(records)
 
@@ -114,16 +110,16 @@ class Fitted(BaseBackend):
         return [response for response in responses if response is not None]
 
     def _response(self, chances: Array, answers: list[Label]) -> BackendResponse:
-        best = int(np.argmax(chances))
-        confidence = min(1.0, float(chances[best]))
-        signals = {"confidence": confidence}
-        if confidence < (self.least_confidence or 0.0):
-            return BackendResponse(None, abstained=True, signals=signals)
-        return BackendResponse(answers[best], confidence=confidence, signals=signals)
+        found = {answer: min(1.0, float(p)) for answer, p in zip(answers, chances, strict=True)}
+        judged = Judgement.by_cost(self._costs, found)
+        if self.answer_all:
+            likeliest = max(found, key=found.__getitem__)
+            judged = Judgement(likeliest, found[likeliest])
+        return BackendResponse.of(judged)
 
     def identity(self) -> JsonObject:
-        """Return the name and the stated confidence."""
-        return {"backend": self.name, "least_confidence": self.least_confidence}
+        """Return the name, and that every case is answered if so."""
+        return {"backend": self.name, **({"answer_all": True} if self.answer_all else {})}
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,11 +49,7 @@ class ReaderBackend(BaseBackend):
         judged = readings.get(record.record_id)
         if judged is None:
             raise InvalidValue(f"{self.name!r} never read the record {record.record_id!r}")
-        if judged.abstain:
-            return BackendResponse(None, abstained=True, signals=dict(judged.signals))
-        return BackendResponse(
-            judged.answer, confidence=judged.confidence, signals=dict(judged.signals)
-        )
+        return BackendResponse.of(judged)
 
     def identity(self) -> JsonObject:
         """Return the name of the reader."""

@@ -54,10 +54,7 @@ class RuleBackend(BaseBackend):
             raise InvalidValue(
                 f"the rule {self.name!r} returned {type(judged).__name__}; return a Judgement"
             )
-        signals = dict(judged.signals)
-        if judged.abstain:
-            return BackendResponse(None, abstained=True, signals=signals)
-        return BackendResponse(judged.answer, confidence=judged.confidence, signals=signals)
+        return BackendResponse.of(judged)
 
     def identity(self) -> JsonObject:
         """Return the name of the rule and its options."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -181,10 +181,10 @@ class PHQ8Suite(BaseDataSuite):
         }
 
     @cached_property
-    def _withheld(self) -> Collection[tuple[str, str]]:
-        """Return the items that a rule of the policy leaves undecided, by interview and words."""
+    def _withheld(self) -> Mapping[tuple[str, str], str]:
+        """Return which rule of the policy leaves an item undecided, by interview and words."""
         return {
-            (case.transcript.text(), item_words(item))
+            (case.transcript.text(), item_words(item)): (case.withheld or {})[item.key]
             for case in self._cases
             for item in ITEMS
             if item.key in (case.withheld or {})
@@ -193,10 +193,10 @@ class PHQ8Suite(BaseDataSuite):
     def _read_ideally(self, features: Features, context: str) -> Judgement:
         """Judge at the least expected cost, by what is said of the item."""
         text = context, str(features["item"])
-        judged = Judgement.by_cost(self.task.costs, dict(enumerate(self._known[text])))
-        if self.config.by_policy and text in self._withheld:
-            return replace(judged, answer=None, confidence=None, abstain=True)
-        return judged
+        rule = self._withheld.get(text) if self.config.by_policy else None
+        signals: JsonObject = {"rules": [rule]} if rule else {}
+        judged = Judgement.by_cost(self.task.costs, dict(enumerate(self._known[text])), signals)
+        return replace(judged, answer=None, confidence=None, abstain=True) if rule else judged
 
     def load(self) -> list[PatientRecord]:
         """Return a record for each scored item of the split's participants, sorted by participant.
