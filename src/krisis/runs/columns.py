@@ -35,6 +35,7 @@ from krisis.runs.read import (
     without_collector,
 )
 from krisis.runs.schema import TABLES, Value
+from krisis.task_facts import OWN_PROBABILITIES
 
 _AT = {name: place for place, name in enumerate(TABLES["rows"])}
 
@@ -132,7 +133,9 @@ class BaselineColumns(PickedColumns):
 
     def __init__(self, whole: Columns, places: IntArray, answers: Lines) -> None:
         super().__init__(whole, places)
-        prediction, abstained, confidence = zip(*answers, strict=True) if answers else ((),) * 3
+        prediction, abstained, confidence, self._chances = (
+            zip(*answers, strict=True) if answers else ((),) * 4
+        )
         self._prediction = Coded.of(prediction)
         self._abstained = np.array(abstained, dtype=np.bool_)
         self._confidence = np.array(confidence, dtype=np.float64)
@@ -142,13 +145,18 @@ class BaselineColumns(PickedColumns):
         """Read the answers to those cases that ``whole`` has a row of; of repeats, the first."""
         at = {record: place for place, record in reversed([*enumerate(whole.records.cells())])}
         case_at = {line[0]: at.get(str(line[1])) for line in run.believed("cases")}
+        chances = {
+            line[2]: json.loads(str(line[3]))
+            for line in run.believed("baseline_chances")
+            if line[1] == name
+        }
         places, answers = [], []
         for _, who, case, prediction, abstained, confidence, _ in run.believed("baselines"):
             place = case_at.get(case)
             if who == name and place is not None and not isinstance(prediction, bytes):
                 stated = confidence if isinstance(confidence, float) else None
                 places.append(place)
-                answers.append((prediction, bool(abstained), stated))
+                answers.append((prediction, bool(abstained), stated, chances.get(case)))
         return cls(whole, np.array(places, dtype=np.int64), answers)
 
     def rows_at(self, places: Sequence[int]) -> list[EvaluationResult]:
@@ -162,9 +170,14 @@ class BaselineColumns(PickedColumns):
                 metadata=row.metadata,
                 record_id=row.record_id,
                 cluster_id=row.cluster_id,
+                signals={} if own is None else {OWN_PROBABILITIES: own},
             )
-            for place, prediction, row in zip(
-                places, predictions, super().rows_at(places), strict=True
+            for own, place, prediction, row in zip(
+                (self._chances[place] for place in places),
+                places,
+                predictions,
+                super().rows_at(places),
+                strict=True,
             )
         ]
 
@@ -185,7 +198,7 @@ class BaselineColumns(PickedColumns):
         return np.full(self.n_rows, np.nan)
 
     def signal_names(self) -> list[str]:
-        return []
+        return [OWN_PROBABILITIES] if any(one is not None for one in self._chances) else []
 
 
 @dataclass(slots=True)

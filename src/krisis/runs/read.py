@@ -85,6 +85,7 @@ from krisis.runs.schema import (
     APPLICATION_ID,
     COPY_SINCE_MINOR,
     MAJOR,
+    SINCE_MINOR,
     SUFFIX,
     TABLES,
     Checksums,
@@ -270,10 +271,13 @@ class RunFile:
         return described
 
     @cached_property
+    def _minor(self) -> int:
+        return int(self._fetched("PRAGMA user_version")[0][0]) % 1000  # type: ignore[arg-type]
+
+    @cached_property
     def _settings(self) -> dict[str, tuple[Value, ...]]:
         """The lines of the settings by key; one that is damaged is read from the other copy."""
-        minor = int(self._fetched("PRAGMA user_version")[0][0]) % 1000  # type: ignore[arg-type]
-        tables = ("run", "run_copy") if minor >= COPY_SINCE_MINOR else ("run",)
+        tables = ("run", "run_copy") if self._minor >= COPY_SINCE_MINOR else ("run",)
         copies = [list(self._reachable(table)) for table in tables]
         run_ids = map(proven_run_id, chain.from_iterable(copies))
         run_id = next((one for one in run_ids if one is not None), None)
@@ -583,6 +587,8 @@ class RunFile:
         Where SQLite comes upon a damaged page, the lines after it are looked up one by one. What a
         damaged key says is no place to go on from.
         """
+        if self._minor < SINCE_MINOR.get(table, 0):
+            return
         fits, key, last = self._checksums.fits, next(iter(TABLES[table])), -(2**63) - 1
         believed = -1
         sql = f"SELECT {columns(table)} FROM {table}{condition} ORDER BY {key}"

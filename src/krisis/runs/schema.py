@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import cache
 
 APPLICATION_ID = 0x6B726973  # "kris"
-MAJOR, MINOR = 1, 1
+MAJOR, MINOR = 1, 2
 USER_VERSION = MAJOR * 1000 + MINOR
 SUFFIX = ".krisis"
 PAGE_SIZE = 4096  # a file whose header is lost can be searched only where it is known
@@ -116,6 +116,13 @@ TABLES: dict[str, dict[str, str]] = {
         "abstained": "INTEGER",
         "confidence": "REAL",
     },
+    # The probabilities of those that were only asked for some, by which they act at other costs.
+    "baseline_chances": {
+        "id": "INTEGER PRIMARY KEY",
+        "name": "TEXT",
+        "case_position": "INTEGER",
+        "chances": "TEXT",
+    },
     # A cache: what the run came to, by the hash of its rows and the version that computed it.
     "scores": {
         "rows_hash": "TEXT PRIMARY KEY",
@@ -136,6 +143,8 @@ TABLES: dict[str, dict[str, str]] = {
 # Without a key, and so without an index on another page. Files of version 1.0 have no copy.
 RUN_COPY = "CREATE TABLE run_copy (key TEXT, value TEXT, checksum BLOB)"
 COPY_SINCE_MINOR = 1
+# Tables that files of earlier minor versions lack.
+SINCE_MINOR = {"baseline_chances": 2}
 _TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT)"
 _SIGNALS = """CREATE VIEW signals AS SELECT rows.position, each.key AS name, each.value
 FROM rows, json_each(rows.signals) AS each"""

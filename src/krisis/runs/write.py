@@ -25,7 +25,7 @@ from itertools import count
 from pathlib import Path
 
 from krisis.errors import KrisisError, RunFailed
-from krisis.json_values import JsonMapping, plain
+from krisis.json_values import JsonMapping, dumps, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import StopCause
@@ -44,6 +44,7 @@ from krisis.runs.schema import (
     text_id,
 )
 from krisis.runs.trust import note_own, note_scores
+from krisis.task_facts import OWN_PROBABILITIES
 
 # The main file alone is never further behind than this.
 CHECKPOINT_SECONDS = 2.0
@@ -259,9 +260,21 @@ class RunWriter:
             if row.record_id in place and row.outcome in ("answered", "abstained")
         ]
 
+        stated = (
+            (name, place[row.record_id], dumps(own, indent=None))
+            for name, rows in found.items()
+            for row in rows
+            if row.record_id in place and (own := row.signals.get(OWN_PROBABILITIES)) is not None
+        )
+        chances = [
+            self._checksums.sealed("baseline_chances", number, storable(name), at, storable(text))
+            for number, (name, at, text) in enumerate(stated, start=1)
+        ]
+
         def keep(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM baselines")
-            connection.executemany(insert("baselines"), lines)
+            for table, kept in (("baselines", lines), ("baseline_chances", chances)):
+                connection.execute(f"DELETE FROM {table}")  # noqa: S608 - names of this module
+                connection.executemany(insert(table), kept)
 
         self._put(keep)
 

@@ -331,7 +331,8 @@ class _Copy:
             "usage": self._usage,
             "sessions": self._sessions,
             "provider_batches": self._provider_batches,
-            "baselines": self._baselines,
+            "baselines": lambda: self._of_baselines("baselines"),
+            "baseline_chances": lambda: self._of_baselines("baseline_chances"),
             "ledger": self._ledger,
             "not_taken": self._not_taken,
             "scores": lambda: iter(()),
@@ -428,8 +429,8 @@ class _Copy:
             found.append([[position for position in new if position is not None], *facts])
         return found
 
-    def _baselines(self) -> Iterator[Line]:
-        kept = (line for line in self._believed("baselines") if line[2] in self._case_at)
+    def _of_baselines(self, table: str) -> Iterator[Line]:
+        kept = (line for line in self._believed(table) if line[2] in self._case_at)
         for number, (_, name, case, *answer) in enumerate(kept, start=1):
             yield (number, name, self._case_at[case], *answer)
 
