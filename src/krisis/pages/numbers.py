@@ -55,7 +55,7 @@ class Estimate:
     @property
     def has_interval(self) -> bool:
         """Tell whether the interval has ends, and is not that of a constant."""
-        is_known = not (math.isnan(self.low) or math.isnan(self.high))
+        is_known = math.isfinite(self.low) and math.isfinite(self.high)
         return is_known and not self.low == self.high == self.value
 
 
