@@ -211,5 +211,5 @@ def test_the_configuration_replaces_the_costs_of_a_task_or_only_the_price() -> N
     assert dearer.why
     both = CKDSuite(SuiteConfig(costs=costs, price=0.3)).task.costs
     assert both == costs.at(0.3)
-    with pytest.raises(ValueError, match="price of deferring must be above 0 and below 1, .* 1.5"):
+    with pytest.raises(ValueError, match="price of deferring must be above 0 and below 1"):
         SuiteConfig(price=1.5)

@@ -57,15 +57,15 @@ def test_bare_instructions_state_neither_price_nor_rule() -> None:
         (
             Task("t", answers=ANSWERS, positive=1, costs=Costs({1: {0: 1}, 0: {1: 0.5}}, 0.15)),
             (
-                "A false alarm counts half as much as a missed disease. An abstention counts 15 % of a "
-                "missed disease."
+                "A false alarm counts half as much as a missed disease. An abstention counts "
+                "15 % of a missed disease."
             ),
         ),
         (
             Task("t", answers=ANSWERS, positive=1, costs=Costs({1: {0: 0.75}, 0: {1: 1}}, 0.2)),
             (
-                "A missed disease counts three quarters as much as a false alarm. An abstention counts "
-                "a fifth as much as a false alarm."
+                "A missed disease counts three quarters as much as a false alarm. An abstention "
+                "counts a fifth as much as a false alarm."
             ),
         ),
         (
@@ -76,8 +76,8 @@ def test_bare_instructions_state_neither_price_nor_rule() -> None:
                 costs=Costs.by_distance((1, 2, 3), price=0.6),
             ),
             (
-                "The cost of a wrong answer grows evenly with the steps between it and the right one. "
-                "An abstention costs 120 % of one step."
+                "The cost of a wrong answer grows evenly with the steps between it and the right "
+                "one. An abstention costs 120 % of one step."
             ),
         ),
         (
