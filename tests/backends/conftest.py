@@ -27,7 +27,6 @@ def staging_task() -> Task:
             "htn": FeatureDescription("hypertension", values={0: "no", 1: "yes"}),
             "hemo": FeatureDescription("haemoglobin", "g/dL"),
         },
-        abstain_when="Abstain when the findings contradict each other.",
         aliases={"stage 3": 3, "g3a": 3, "g3b": 3},
         ordered=True,
     )

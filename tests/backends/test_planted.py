@@ -124,7 +124,6 @@ TASK = Task(
         "age": FeatureDescription("age", "years"),
         "note": FeatureDescription("name on the letter"),
     },
-    abstain_when="Abstain when in doubt.",
 )
 ECHO = (
     "serum creatinine: 7.3519 mg/dL, hypertension: yes, age: 83 years, "

@@ -27,7 +27,7 @@ def test_the_instructions_name_question_answers_abstention_and_what_confidence_m
 ) -> None:
     system = build_prompt(task, [{"sc": 2.4}]).system
     assert task.question in system
-    assert task.abstain_when in system
+    assert "An abstention costs a fifth of what a wrong answer costs." in system
     assert "- 3: 30 to 59" in system
     assert "probability, from 0 to 1, that the answer you give is correct" in system
     assert "serum creatinine: a waste product of muscle" in system

@@ -18,14 +18,10 @@ STAGING = Task(
     "staging",
     "Which stage?",
     {1: "", 2: "", 3: "", 4: "", 5: ""},
-    {},
-    "Abstain if unsure.",
     aliases={"stage 3": 3, "g3a": 3},
 )
-DETECTION = Task("detection", "CKD?", {0: "no", 1: "yes"}, {}, "Abstain if unsure.")
-PROGRESSION = Task(
-    "progression", "Which way?", {"stable": "", "worsening": "", "improving": ""}, {}, ""
-)
+DETECTION = Task("detection", "CKD?", {0: "no", 1: "yes"})
+PROGRESSION = Task("progression", "Which way?", {"stable": "", "worsening": "", "improving": ""})
 
 
 def single(text: str, task: Task = STAGING, finish: str = "stop") -> Answer:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from krisis.costs import Costs
 from krisis.data.base import (
     BaseDataSuite,
-    CostTable,
     FeatureSet,
     PatientRecord,
     RecordListSuite,
@@ -21,6 +21,7 @@ from krisis.data.base import (
 )
 from krisis.data.ckd.suite import CKDSuite
 from krisis.json_values import dumps
+from krisis.task_facts import TaskFacts
 
 
 def test_positional_construction_follows_the_documented_order() -> None:
@@ -182,23 +183,33 @@ def test_what_results_keep_of_a_task_is_json() -> None:
         "groups": {"site": "site"},
         "default_loss": "error",
         "default_confidence": "stated",
-        "metrics": [],
+        "metrics": ["decision_skill", "cost_saved", "decision_cost", "deferral_skill"],
         "total": None,
         "person": "patient",
         "unit": "item",
-        "costs": None,
-        "price": None,
+        "costs": {"wrong": {}, "price": 0.2, "why": "", "assumed": True},
+        "due_by": "costs",
+        "told": None,
         "short_names": [],
-        "losses": {},
         "features": {},
     }
 
 
 def test_costs_by_distance_charge_every_step_and_are_kept_with_the_task() -> None:
-    costs = CostTable.by_distance(["a", 1, 2], too_low=10, too_high=3, defer=2, note="Invented.")
-    assert costs.costs == {"a": {1: 3, 2: 6}, 1: {"a": 10, 2: 3}, 2: {"a": 20, 1: 10}}
-    kept = Task("t", answers={"a": "", 1: "", 2: ""}, costs=costs).facts().costs
-    assert kept is not None
-    read_back = TypeAdapter(CostTable).validate_json(dumps(asdict(kept)))
-    assert read_back.costs["2"] == {"a": 20, "1": 10}
-    assert replace(read_back, costs=costs.costs) == costs
+    costs = Costs.by_distance(["a", 1, 2], price=0.2, why="Invented.")
+    assert costs.wrong == {"a": {1: 0.5, 2: 1}, 1: {"a": 0.5, 2: 0.5}, 2: {"a": 1, 1: 0.5}}
+    kept = Task("t", answers={"a": "", 1: "", 2: ""}, costs=costs).facts()
+    read_back = TypeAdapter(TaskFacts).validate_json(dumps(asdict(kept)))
+    assert read_back.costs == kept.costs == costs
+
+
+def test_the_configuration_replaces_the_costs_of_a_task_or_only_the_price() -> None:
+    costs = Costs({0: {1: 10}, 1: {0: 30}}, 3)
+    assert CKDSuite(SuiteConfig(costs=costs)).task.costs == costs
+    dearer = CKDSuite(SuiteConfig(price=0.3)).task.costs
+    assert (dearer.price, dearer.of(0, 1), dearer.of(1, 0)) == (0.3, 1.0, 0.5)
+    assert dearer.why
+    both = CKDSuite(SuiteConfig(costs=costs, price=0.3)).task.costs
+    assert both == costs.at(0.3)
+    with pytest.raises(ValueError, match="price of deferring must be above 0 and below 1"):
+        SuiteConfig(price=1.5)

@@ -6,8 +6,9 @@ import pytest
 
 from krisis.backends.elicitation import Asking
 from krisis.backends.prompt import build_prompt
+from krisis.costs import Costs
 from krisis.data.base import Task
-from krisis.data.instructions import Instructions, abstention_text
+from krisis.data.instructions import Instructions, abstention_text, costs_in_words
 from krisis.errors import InvalidValue
 from krisis.execution.config import checked_config
 from krisis.execution.grid import grid_of
@@ -16,7 +17,6 @@ ANSWERS = {0: "no", 1: "yes"}
 PRICED = Task(
     "sepsis", "Sepsis?", ANSWERS, price=0.2, policy=("the age is not shown", "a child is shown")
 )
-OWN = Task("sepsis", "Sepsis?", ANSWERS, abstain_when="Abstain when nobody could know.")
 
 
 def asked(task: Task, instructions: Instructions) -> str:
@@ -37,21 +37,61 @@ def test_another_price_is_stated_with_every_digit() -> None:
 
 def test_the_policy_is_a_numbered_list() -> None:
     text = asked(PRICED, Instructions.POLICY)
-    assert "Abstain if\n1. the age is not shown\n2. a child is shown" in text
-    assert "fifth" not in text
+    assert (
+        "An abstention costs a fifth of what a wrong answer costs. Abstain if\n1. your best answer "
+        "is expected to cost as much as an abstention or more\n2. the age is not shown\n3. a child "
+        "is shown"
+    ) in text
 
 
 def test_bare_instructions_state_neither_price_nor_rule() -> None:
-    for task in (PRICED, OWN):
-        assert "You may abstain. Do so if the question cannot be answered safely." in asked(
-            task, Instructions.BARE
-        )
+    assert "You may abstain. Do so if the question cannot be answered safely." in asked(
+        PRICED, Instructions.BARE
+    )
     assert "fifth" not in asked(PRICED, Instructions.BARE)
 
 
-def test_a_task_without_a_price_keeps_its_own_words() -> None:
-    for instructions in (Instructions.PRICE, Instructions.POLICY):
-        assert abstention_text(OWN, instructions) == "Abstain when nobody could know."
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (
+            Task("t", answers=ANSWERS, positive=1, costs=Costs({1: {0: 1}, 0: {1: 0.5}}, 0.15)),
+            (
+                "A false alarm counts half as much as a missed disease. An abstention counts "
+                "15 % of a missed disease."
+            ),
+        ),
+        (
+            Task("t", answers=ANSWERS, positive=1, costs=Costs({1: {0: 0.75}, 0: {1: 1}}, 0.2)),
+            (
+                "A missed disease counts three quarters as much as a false alarm. An abstention "
+                "counts a fifth as much as a false alarm."
+            ),
+        ),
+        (
+            Task(
+                "t",
+                answers={1: "", 2: "", 3: ""},
+                ordered=True,
+                costs=Costs.by_distance((1, 2, 3), price=0.6),
+            ),
+            (
+                "The cost of a wrong answer grows evenly with the steps between it and the right "
+                "one. An abstention costs 120 % of one step."
+            ),
+        ),
+        (
+            Task("t", answers=ANSWERS, costs=Costs({1: {0: 1}, 0: {1: 0.5}}, 0.15)),
+            (
+                "These errors cost 100 points: 0 where 1 is right. These errors cost 50 points: 1 "
+                "where 0 is right. An abstention costs 15 points."
+            ),
+        ),
+        (Task("t", answers=ANSWERS), "An abstention costs a fifth of what a wrong answer costs."),
+    ],
+)
+def test_the_words_are_made_from_the_table(task: Task, words: str) -> None:
+    assert costs_in_words(task) == abstention_text(task) == words
 
 
 def test_instructions_are_an_axis_of_a_grid_and_tell_cells_apart() -> None:

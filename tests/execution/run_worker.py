@@ -33,7 +33,6 @@ PARITY = Task(
     question="Is the serial marker odd?",
     answers={0: "even", 1: "odd"},
     features={"marker": FeatureDescription("serial marker")},
-    abstain_when="Abstain when there is no marker.",
 )
 
 

@@ -35,7 +35,6 @@ TASK = Task(
         "marker": FeatureDescription("serial marker"),
         "note": FeatureDescription("note of the ward"),
     },
-    abstain_when="Abstain when there is no marker.",
 )
 
 

@@ -39,7 +39,6 @@ TASK = Task(
     "Is the marker odd?",
     {0: "even", 1: "odd"},
     {"marker": FeatureDescription("marker")},
-    abstain_when="Abstain when there is no marker.",
 )
 TWICE = [Way.P_TRUE, Way.TWO_STEP]
 Script = Callable[[ChatRequest], ChatReply | str]

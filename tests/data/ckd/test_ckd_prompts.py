@@ -12,7 +12,7 @@ from krisis.data.base import SuiteConfig
 from krisis.data.ckd.cohort import draw_cohort
 from krisis.data.ckd.suite import CKDSuite
 from krisis.data.ckd.uci import uci_text
-from krisis.data.instructions import Instructions
+from krisis.data.instructions import Instructions, costs_in_words
 
 TASKS = tuple(CKDSuite.tasks)
 HIDDEN = ("usual_egfr", "true_acr_mg_g", "first_level", "last_level")
@@ -57,11 +57,11 @@ def test_a_prompt_has_no_table_and_by_default_no_rule(task):
     system = next(prompts(suite, Instructions.PRICE))[1].system
     assert " | " not in system
     assert "Adults " in system
-    assert "An abstention costs a fifth of what a wrong answer costs." in system
+    assert f"You may abstain. {costs_in_words(suite.task)}" in system
     assert len(system) < 1700
-    assert not re.search(r"\d %(?! or more)", system.replace("25 % or more", ""))
+    assert not re.search(r"\d %(?! or more| of a missed)", system.replace("25 % or more", ""))
     policy = next(prompts(suite, Instructions.POLICY))[1].system
-    assert "1. your best answer is wrong with a probability of 20 % or more\n2. " in policy
+    assert "1. your best answer is expected to cost as much as an abstention or more\n2. " in policy
 
 
 @pytest.mark.parametrize("instructions", list(Instructions))

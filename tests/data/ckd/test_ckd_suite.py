@@ -245,8 +245,9 @@ def test_engineered_sex_is_seeded_and_said_so(cohort_file):
 
 
 @pytest.mark.parametrize(("task", "features"), CASES)
-def test_a_synthetic_case_is_deferred_by_its_probability_and_nothing_else(task, features):
-    records = suite(task, features, n_synthetic=60).load()
+def test_a_synthetic_case_is_deferred_by_its_expected_cost_and_nothing_else(task, features):
+    asked = suite(task, features, n_synthetic=60)
+    records, costs = asked.load(), asked.task.costs
     question = Question(task)
     found = ideal_probabilities(question, [dict(record.features) for record in records])
     for record, chances in zip(records, found, strict=True):
@@ -255,7 +256,15 @@ def test_a_synthetic_case_is_deferred_by_its_probability_and_nothing_else(task, 
         assert list(stated.values()) == pytest.approx(chances.tolist(), abs=1e-6)
         wrong = record.metadata["p_misclass"]
         assert wrong == pytest.approx(1 - chances.max(), abs=1e-6)
-        assert record.metadata["should_abstain"] is (wrong >= 0.2)
+        lowest = min(
+            sum(
+                p * costs.of(truth, answer)
+                for truth, p in zip(question.answers, chances, strict=True)
+            )
+            for answer in question.answers
+        )
+        if abs(lowest - costs.price) > 1e-5:
+            assert record.metadata["should_abstain"] is bool(lowest > costs.price)
         assert record.metadata["rules"] == broken_rules(record.features, task)
         assert set(record.metadata["rules"]) <= set(STATED[task]["rules"])
 
@@ -277,7 +286,7 @@ def test_the_policy_states_every_rule_that_can_be_broken_and_no_other(task):
     found = {rule for case in changed for rule in broken_rules(case, task)}
     assert found == set(STATED[task]["rules"])
     words = [STATED["rules"][rule] for rule in STATED[task]["rules"]]
-    assert list(suite(task, "full").task.policy[1:]) == words
+    assert list(suite(task, "full").task.policy) == words
 
 
 def test_labels_follow_from_the_latent_state_by_their_definition():
@@ -450,19 +459,17 @@ def test_real_stages_are_those_of_the_estimate(cohort_file):
     assert len(records) > 40
 
 
-@pytest.mark.parametrize(
-    "given", [{}, {"deferral": {"risk": 0.1}}, {"deferral": {"margin_ml_min": 5}}]
-)
+@pytest.mark.parametrize("given", [{}, {"deferral": {"margin_ml_min": 5}}])
 def test_the_price_can_be_set_for_a_run_beside_other_choices(given):
     words = {"suite": "ckd", "model": "guideline", "price": 0.1, "suite_options": given}
     chosen = suite_of(checked_config(words, "here"))
     margin = given.get("deferral", {}).get("margin_ml_min", 3.0)
-    assert chosen.deferral == Deferral(risk=0.1, margin_ml_min=margin)
-    assert chosen.describe()["deferral"]["risk"] == 0.1
-    assert chosen.rules["guideline"].price == 0.1
-    assert chosen.task.price == 0.1
-    with pytest.raises(UnknownName, match="option of the suite phq8: 'price'"):
-        suite_of(checked_config({**words, "suite": "phq8", "suite_options": {}}, "here"))
+    assert chosen.deferral == Deferral(margin_ml_min=margin)
+    assert chosen.describe()["costs"]["price"] == 0.1
+    assert chosen.rules["guideline"].costs == chosen.task.costs
+    assert (chosen.task.costs.price, chosen.task.costs.of(1, 0)) == (0.1, 0.5)
+    other = suite_of(checked_config({**words, "suite": "phq8", "suite_options": {}}, "here"))
+    assert other.task.costs.price == 0.1
     with pytest.raises(InvalidValue, match=r"price: .* less than 1"):
         checked_config({**words, "price": 1.0}, "here")
 
@@ -478,8 +485,9 @@ def test_the_measured_rate_can_be_asked_for():
     assert p[1] > p[0] + 0.1
 
 
-def test_a_lower_risk_defers_more():
-    strict = suite("staging", n_synthetic=200, deferral={"risk": 0.02}).describe()
+def test_a_lower_price_makes_more_cases_due():
+    config = SuiteConfig(task="staging", n_synthetic=200, price=0.02)
+    strict = CKDSuite(config).describe()
     usual = suite("staging", n_synthetic=200).describe()
     assert strict["n_should_abstain"] > usual["n_should_abstain"]
 
@@ -490,7 +498,7 @@ def test_the_description_names_source_licence_and_hash(cohort_file):
     assert file["sha256"] == read_uci(cohort_file).sha256
     assert file["licence"].startswith("CC BY 4.0")
     assert suite("staging").describe()["provenance"][0]["licence"] == "Apache-2.0"
-    assert described["deferral"]["risk"] == 0.2
+    assert described["costs"]["price"] == 0.2
     assert json.loads(json.dumps(described, allow_nan=False)) == described
 
 
@@ -503,16 +511,16 @@ def test_wrong_options_are_refused_in_one_sentence(cohort_file):
         CKDSuite(sex="female")
     with pytest.raises(UnknownName, match="imputation"):
         CKDSuite(impute="mean")
-    with pytest.raises(InvalidValue, match="deferral must be a mapping of risk or margin_ml_min"):
+    with pytest.raises(InvalidValue, match="deferral must be a mapping of margin_ml_min"):
         CKDSuite(deferral="margin")
-    with pytest.raises(UnknownName, match="option of deferral 'risc'"):
-        CKDSuite(deferral={"risc": 0.1})
+    with pytest.raises(UnknownName, match="option of deferral 'risk'"):
+        CKDSuite(deferral={"risk": 0.1})
     with pytest.raises(UnknownName, match="unknown preset 'v1'"):
         CKDSuite(preset="v1")
     with pytest.raises(InvalidValue, match="made of the UCI file and synthetic patients"):
         CKDSuite(preset="v0.1")
     with pytest.raises(InvalidValue, match="must be a number"):
-        CKDSuite(deferral={"risk": "low"})
+        CKDSuite(deferral={"margin_ml_min": "low"})
     with pytest.raises(InvalidValue, match="no data_path"):
         CKDSuite(sex_column="sex")
     with pytest.raises(InvalidValue, match="embedded cohort have theirs; leave it out"):

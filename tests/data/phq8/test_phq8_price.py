@@ -26,7 +26,7 @@ from krisis.data.phq8.interviews import (
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 from krisis.data.phq8.posterior import score_probabilities
 from krisis.data.phq8.suite import PHQ8Suite
-from krisis.data.phq8.task import LOSSES, PRICE, TASK
+from krisis.data.phq8.task import TASK
 from krisis.metrics import DecisionCost, DecisionSkill, EvaluationResult
 from krisis.metrics.base import Rows
 from krisis.metrics.labels import Answers
@@ -66,24 +66,17 @@ def test_what_is_said_of_another_item_changes_nothing(cohort: Cohort) -> None:
     assert score_probabilities(said, cohort)["Moving"] == silent["Moving"]
 
 
-def cheapest(chances: tuple[float, ...], losses: np.ndarray) -> float:
-    return float((np.array(chances) @ losses).min())
-
-
 @pytest.mark.parametrize("cohort", list(Cohort))
 @pytest.mark.parametrize("reason", WITHHELD_REASONS)
 def test_an_item_that_cannot_be_scored_is_cheaper_to_leave_than_to_guess(
     cohort: Cohort, reason: str
 ) -> None:
     found = score_probabilities(dict.fromkeys(ITEM_KEYS, _CHANCES_OF_REASONS[reason]), cohort)
-    graded = np.abs(np.subtract.outer(range(4), range(4))) / 3
+    by_distance = np.abs(np.subtract.outer(range(4), range(4))) / 3
     for key in ITEM_KEYS:
         # One point is a third, an abstention .05 (.056 for the psychomotor item of the community).
-        assert cheapest(found[key], graded) >= 0.05
-        # With a point too high at half price, guessing that item pays in the community: the last
-        # that the prompt and the costs do not agree on.
-        if (key, cohort) != ("Moving", Cohort.COMMUNITY):
-            assert cheapest(found[key], LOSSES) >= PRICE, key
+        assert (np.array(found[key]) @ by_distance).min() >= 0.05, key
+        assert TASK.costs.is_due(TASK.costs.best(dict(enumerate(found[key])))[1])
 
 
 @pytest.mark.parametrize("cohort", list(Cohort))
@@ -111,19 +104,18 @@ def test_the_cost_of_five_decisions_by_hand() -> None:
     known = {"0": 0.7, "1": 0.2, "2": 0.1, "3": 0.0}
     rows = [
         EvaluationResult(2, 2),  # right: 0
-        EvaluationResult(1, 3),  # two points too low: 2
-        EvaluationResult(3, 1),  # two points too high: 1
-        EvaluationResult(None, 1, True),  # deferred: .2
-        # expected: .7 · 0 + .2 · 1 + .1 · 2 = .4, however the label was drawn
+        EvaluationResult(1, 3),  # two points off: 2/3
+        EvaluationResult(3, 0),  # three points off: 1
+        EvaluationResult(None, 1, True),  # deferred: .05
+        # expected: (.7 · 0 + .2 · 1 + .1 · 2) / 3 = .4 / 3, however the label was drawn
         EvaluationResult(0, 3, metadata={"answer_probabilities": known}),
     ]
     score = DecisionCost()(Rows(rows, answers))
-    assert score.value == pytest.approx((0 + 2 + 1 + 0.2 + 0.4) / 5)
-    # To an ideal reader the fifth costs the price, which is less than .4; the others nothing.
-    facts = DecisionSkill()(Rows(rows, answers)).details
-    assert facts["ideal_cost"] == pytest.approx(0.2 / 5)
-    assert facts["constant_cost"] == pytest.approx(0.2)
-    assert facts["constant_policy"] == "defer"
+    assert score.value == pytest.approx((0 + 2 / 3 + 1 + 0.05 + 0.4 / 3) / 5)
+    assert score.details["constant_cost"] == pytest.approx(0.05)
+    assert score.details["constant_policy"] == "defer"
+    # To an ideal reader the fifth costs the price, which is less than .4 / 3.
+    assert DecisionSkill()(Rows(rows[4:], answers)).details["ideal_cost"] == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("cohort", list(Cohort))
@@ -152,8 +144,7 @@ class Obedient(BaseBackend):
 def test_who_does_what_the_prompt_says_is_the_ideal_reader(cohort: Cohort) -> None:
     suite = PHQ8Suite(SuiteConfig(n_synthetic=200), cohort=cohort)
     skill = Benchmark(suite, Obedient()).run().metric_scores["decision_skill"].value
-    # In the community the psychomotor item costs it .168 against .2; see above.
-    assert skill == pytest.approx(1.0, abs=1e-9 if cohort is Cohort.CLINIC else 0.015)
+    assert skill == pytest.approx(1.0, abs=1e-9)
 
 
 def test_the_prompt_says_that_an_item_nobody_talks_about_has_no_score() -> None:
@@ -168,22 +159,30 @@ def test_the_page_quotes_the_prompt() -> None:
         assert said in page
 
 
-def test_the_headline_is_decision_skill_for_own_interviews_too_and_their_ideal_cost_is_0(
+def test_of_own_interviews_nobody_knows_an_ideal_reader_and_the_saving_leads(
     tmp_path: Path,
 ) -> None:
     write_directory(tmp_path / "corpus", synthetic_interviews(30, seed=4, withheld_rate=0.3))
     suite = PHQ8Suite(data=tmp_path / "corpus")
-    assert suite.task.metrics[:2] == TASK.metrics[:2] == ("decision_skill", "decision_cost")
+    assert suite.task.metrics[:2] == TASK.metrics[:2] == ("decision_skill", "cost_saved")
     scores = Benchmark(suite, backend_from_name("lexicon")).run().metric_scores
-    assert next(iter(scores.values())).key == "decision_skill"
-    assert scores["decision_skill"].details["ideal_cost"] == 0.0
-    assert scores["decision_skill"].details["n_expected_loss"] == 0
+    assert "decision_skill" not in scores
+    saved = next(iter(scores.values()))
+    assert saved.key == "cost_saved"
+    assert saved.value == pytest.approx(
+        100 * (saved.details["constant_cost"] - scores["decision_cost"].value)
+    )
+    assert saved.details["n_expected_loss"] == 0
 
 
 def test_the_prompt_states_the_costs_that_are_scored() -> None:
-    said = abstention_text(TASK)
-    assert "a point too low costs as much as five abstentions" in said
-    assert TASK.losses[1][0] == pytest.approx(5 * PRICE)
-    assert "a point too high half of that" in said
-    assert TASK.losses[0][1] == pytest.approx(2.5 * PRICE)
-    assert TASK.losses[3][0] == pytest.approx(3 * TASK.losses[1][0])
+    assert abstention_text(TASK) == (
+        "The cost of a wrong answer grows evenly with the steps between it and the right one. An "
+        "abstention costs 15 % of one step."
+    )
+    one = TASK.costs.of(0, 1)
+    assert one == pytest.approx(1 / 3)
+    assert TASK.costs.price == pytest.approx(0.15 * one)
+    for truth in range(4):
+        for answer in range(4):
+            assert TASK.costs.of(truth, answer) == pytest.approx(abs(truth - answer) * one)
