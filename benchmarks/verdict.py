@@ -22,16 +22,12 @@ from scipy import special, stats
 from krisis.decisions.judged_rows import ALWAYS_DEFER, JudgedRows, Judgement, Rival
 from krisis.decisions.judging import (
     confidence_trustworthy,
-    deferral_skill,
     knew_when,
-    missed_disease,
     right_when_answered,
-    skill_of,
     usable_alone,
     worth_using,
 )
 from krisis.statistics.risk_tests import binomial_p
-from krisis.statistics.row_mean import row_mean
 
 PRICE, FALSE_ALARM = 0.15, 0.5
 WORDS = ("yes", "partly", "no", "cannot tell", None)
@@ -123,9 +119,7 @@ def ideal(cases: Cases, draw: Draw) -> Acts:
 
 
 def tempered(temperature: float) -> Reader:
-    return lambda cases, draw: believing(
-        cases, special.expit(special.logit(cases.p) / temperature)
-    )
+    return lambda cases, draw: believing(cases, special.expit(special.logit(cases.p) / temperature))
 
 
 def noisy(sd: float) -> Reader:
@@ -161,6 +155,12 @@ def constant(positive: bool) -> Reader:
         return Acts(np.ones(n, bool), np.full(n, positive), np.full(n, share))
 
     return act
+
+
+def knowing(cases: Cases, draw: Draw) -> Acts:
+    """Know the truth of every case, and be sure at random."""
+    n = cases.p.size
+    return Acts(np.ones(n, bool), cases.ill, draw.random(n))
 
 
 def slipping(share: float, reader: Reader = ideal) -> Reader:
@@ -273,12 +273,21 @@ CONFIDENCES: dict[str, Callable[[Cases, Draw], JudgedRows]] = {
     "calibrated, .6, .8, .9, .95": stating(
         among((0.6, 0.8, 0.9, 0.95), (0.2, 0.3, 0.3, 0.2)), same
     ),
-    "5 points too high (limit)": stating(beta(1, 1), lambda c: np.clip(c - 0.05, 0, 1)),
-    "5 points too low (limit)": stating(beta(1, 2), lambda c: np.clip(c + 0.05, 0, 1)),
-    "10 points too high": stating(beta(1, 1), lambda c: c - 0.1),
-    "range off by .10 (limit)": stating(beta(1, 1), lambda c: 0.75 + 0.307 * (c - 0.75)),
-    "range off by .15": stating(
-        among((0.55, 0.95), (0.5, 0.5)), lambda c: 0.75 + 0.25 * (c - 0.75)
+    "5 points too high (limit of no)": stating(beta(1, 1), lambda c: np.clip(c - 0.05, 0, 1)),
+    "5 points too low (limit of no)": stating(beta(1, 2), lambda c: np.clip(c + 0.05, 0, 1)),
+    "10 points too low (limit of yes)": stating(beta(1, 2, 0.4), lambda c: np.minimum(c + 0.1, 1)),
+    "10 points too high (limit of yes)": stating(beta(1, 1), lambda c: c - 0.1),
+    "range off by .10, top not worse (limit of no)": stating(
+        among((0.6, 0.8), (0.5, 0.5)), lambda c: np.where(c < 0.7, 0.5, 0.9)
+    ),
+    "range off by .15, top not worse (limit of yes)": stating(
+        among((0.6, 0.8), (0.5, 0.5)), lambda c: np.where(c < 0.7, 0.45, 0.95)
+    ),
+    "top tenth 5 points worse (limit of no)": stating(
+        among((0.6, 0.75, 0.9), (0.45, 0.45, 0.1)), lambda c: np.where(c > 0.8, 0.85, c)
+    ),
+    "top tenth 15 points worse (limit of yes)": stating(
+        among((0.6, 0.75, 0.9), (0.45, 0.45, 0.1)), lambda c: np.where(c > 0.8, 0.75, c)
     ),
     "coin, .5 or 1": stating(among((0.5, 1.0), (0.5, 0.5)), lambda c: np.full(c.size, 0.75)),
     "coin, uniform from 0": stating(beta(1, 1, 0.0), lambda c: np.full(c.size, 0.5)),
@@ -349,7 +358,10 @@ def balanced(
 
 
 def _over_deferring(cases: Cases, acts: Acts) -> float:
-    return float(np.where(acts.answered, np.nan_to_num(answer_cost(cases, acts)), PRICE).mean()) - PRICE
+    return (
+        float(np.where(acts.answered, np.nan_to_num(answer_cost(cases, acts)), PRICE).mean())
+        - PRICE
+    )
 
 
 def _answers_over_price(cases: Cases, acts: Acts) -> float:
@@ -379,9 +391,7 @@ def scenarios() -> Iterator[Scenario]:
         ),
     }
     for name, reader in worth.items():
-        yield Scenario(
-            "Worth using?", name, partial(_judgement, worth_using, reader, RIVALS)
-        )
+        yield Scenario("Worth using?", name, partial(_judgement, worth_using, reader, RIVALS))
     right = {
         "ideal": ideal,
         "overconfident T = .5": tempered(0.5),
@@ -397,7 +407,9 @@ def scenarios() -> Iterator[Scenario]:
     }
     for name, reader in right.items():
         yield Scenario(
-            "Right when it answered?", name, partial(_judgement, right_when_answered, reader, RIVALS)
+            "Right when it answered?",
+            name,
+            partial(_judgement, right_when_answered, reader, RIVALS),
         )
     for name, rows in CONFIDENCES.items():
         yield Scenario("Confidence trustworthy?", name, partial(_trusted, rows))
@@ -406,7 +418,13 @@ def scenarios() -> Iterator[Scenario]:
         yield Scenario(
             "Usable alone at a risk of 5 %?", name, partial(_used, reader), shape=(0.15, 4.017)
         )
-    for name, reader in {"ideal": ideal, "half right": slipping(0.5, never)}.items():
+    others = {
+        "ideal": ideal,
+        "wrong in 5 % wherever it answers (the boundary)": slipping(0.05, knowing),
+        "wrong in 4 % wherever it answers": slipping(0.04, knowing),
+        "half right": slipping(0.5, never),
+    }
+    for name, reader in others.items():
         yield Scenario("Usable alone at a risk of 5 %?", name, partial(_used, reader))
 
 
@@ -437,7 +455,12 @@ def _used(reader: Reader, world: World, draw: Draw) -> Judgement:
 
 
 WORLDS = (World(60), World(200), World(1000))
-OTHERS = (World(25, "eight"), World(60, "unequal"), World(200, "unequal"), World(200, alike=0.9, sizes="eight"))
+OTHERS = (
+    World(25, "eight"),
+    World(60, "unequal"),
+    World(200, "unequal"),
+    World(200, alike=0.9, sizes="eight"),
+)
 
 
 @dataclass(frozen=True)
@@ -461,7 +484,7 @@ def simulate(scenario: Scenario, world: World, n_runs: int) -> Cell:
     cell = Cell(scenario.line, scenario.reader, world.name)
     world = replace(world, shape=scenario.shape)
     for seed in range(n_runs):
-        draw = np.random.default_rng([seed, world.n_patients, len(scenario.reader)])
+        draw = np.random.default_rng([seed, world.n_patients])
         cell.words[scenario.judge(world, draw).word] += 1
     return cell
 
@@ -505,8 +528,15 @@ def main() -> None:
         start = time.perf_counter()
         for world in OTHERS if asked.others else WORLDS:
             cells.append(simulate(scenario, world, asked.runs))
-        shown = "  ".join(_shown(cell) for cell in cells if cell.reader == scenario.reader and cell.line == scenario.line)
-        print(f"{scenario.line} {scenario.reader}: {shown} ({time.perf_counter() - start:.0f} s)", flush=True)
+        shown = "  ".join(
+            _shown(cell)
+            for cell in cells
+            if cell.reader == scenario.reader and cell.line == scenario.line
+        )
+        print(
+            f"{scenario.line} {scenario.reader}: {shown} ({time.perf_counter() - start:.0f} s)",
+            flush=True,
+        )
     print(words_table(cells))
     if asked.page:
         before, _, rest = asked.page.read_text().partition(BEGIN)
