@@ -447,13 +447,24 @@ def test_the_most_confident_tenth_may_be_worse_than_all():
     assert found.figure.low == pytest.approx(wrong.low - 0.01)
 
 
-def test_at_least_twenty_and_all_of_one_confidence_are_the_tenth():
-    confidence = np.concatenate([np.linspace(0.9, 0.99, 15), np.full(30, 0.8), np.full(15, 0.5)])
-    correct = np.concatenate([np.ones(15), np.ones(20), np.zeros(10), share_right(0.5, 15)])
+@pytest.mark.parametrize(
+    ("counts", "top"),
+    [
+        ((15, 30, 15), 45),  # 15 are too few
+        ((95, 905), 95),  # nearer to 100 than all
+        ((30, 90, 880), 120),
+        ((30, 170, 800), 30),  # 100 lies between: the smaller one
+        ((1,) * 300, 30),
+        ((1,) * 60, 20),
+    ],
+)
+def test_the_tenth_is_cut_where_confidence_changes(counts, top):
+    confidence = np.repeat(np.linspace(0.9, 0.5, len(counts)), counts)
+    correct = np.arange(confidence.size) % 5 > 0
     found = confidence_trustworthy(sure(confidence, correct))
     tenth = next(one for one in (found.figure, *found.beside) if one.name == "most confident tenth")
-    top = confidence >= 0.8
-    assert tenth.value == pytest.approx(10 / 45 - (1 - confidence[top].mean()))
+    allowed = 1 - confidence[:top].mean()
+    assert tenth.value == pytest.approx(1 - correct[:top].mean() - allowed)
 
 
 def test_bins_have_equal_counts_and_keep_equal_confidences_together():
@@ -477,10 +488,13 @@ def test_nineteen_confidences_are_too_few():
 # --- Usable alone? ----------------------------------------------------------------------------
 
 
+ASKED = {"risk": 0.05, "shown_too_risky": False}
+
+
 def test_a_certified_policy_that_saves_is_usable():
     rows = rows_of(200, answer_cost=0.01, diseased=np.arange(200) < 50)
     rows = replace(rows, told_positive=np.arange(200) < 45)
-    found = usable_alone(rows, answers=np.arange(200) < 150, lowest_risk=0.01, risk=0.05)
+    found = usable_alone(rows, answers=np.arange(200) < 150, lowest_risk=0.01, **ASKED)
     assert found.word == "yes"
     assert found.figure.value == pytest.approx(100 * 0.19 * 0.75)
     assert found.counts["answered"] == 150
@@ -491,14 +505,14 @@ def test_a_constant_answer_is_not_usable_however_low_its_risk():
     truth = np.arange(1000) < 36
     rows = rows_of(1000, answer_cost=truth)
     rows = replace(rows, constants={**rows.constants, "healthy": truth.astype(float)})
-    found = usable_alone(rows, answers=np.ones(1000, bool), lowest_risk=0.036, risk=0.05)
+    found = usable_alone(rows, answers=np.ones(1000, bool), lowest_risk=0.036, **ASKED)
     assert (found.word, found.comparator) == ("no", "healthy")
     assert found.reason == "a constant does as well"
 
 
 def test_what_is_certified_and_not_shown_to_save_cannot_be_told():
     rows = rows_of(200, answer_cost=0.19)
-    found = usable_alone(rows, answers=np.ones(200, bool), lowest_risk=0.01, risk=0.05)
+    found = usable_alone(rows, answers=np.ones(200, bool), lowest_risk=0.01, **ASKED)
     assert found.word == "cannot tell"
     assert found.patients_to_tell > 200
 
@@ -506,10 +520,20 @@ def test_what_is_certified_and_not_shown_to_save_cannot_be_told():
 def test_without_a_certificate_the_tested_risks_decide():
     rows = rows_of(200)
     asked = {"answers": None, "risk": 0.05}
-    assert usable_alone(rows, lowest_risk=0.05, **asked).word == "no"
-    assert usable_alone(rows, lowest_risk=0.049, **asked).word == "cannot tell"
-    nothing = usable_alone(rows, lowest_risk=math.nan, reason="it stated no confidence", **asked)
-    assert (nothing.word, nothing.reason) == ("cannot tell", "it stated no confidence")
+    risky = usable_alone(rows, lowest_risk=0.09, shown_too_risky=True, **asked)
+    assert (risky.word, risky.reason) == ("no", "too risky")
+    assert (risky.figure.value, risky.figure.limit) == (0.09, 0.05)
+    perhaps = usable_alone(rows, lowest_risk=0.06, shown_too_risky=False, **asked)
+    assert (perhaps.word, perhaps.reason) == ("cannot tell", "nothing certified")
+    silent = usable_alone(
+        rows,
+        lowest_risk=math.nan,
+        shown_too_risky=False,
+        reason="it stated no confidence",
+        **asked,
+    )
+    assert (silent.word, silent.reason) == ("cannot tell", "it stated no confidence")
+    assert silent.figure is None
 
 
 # --- Lines without a word ---------------------------------------------------------------------

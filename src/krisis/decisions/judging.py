@@ -600,10 +600,15 @@ def _gap_over_range(stated: JudgedRows, level: float) -> Figure:
 def _top_tenth(stated: JudgedRows, level: float) -> Figure:
     """Return the share wrong in the most confident tenth, less the share that it allows itself.
 
-    At least 20 answers, and all with the last one's confidence.
+    Equal confidences stay together: of the groups of at least 20 answers that can be cut off at the
+    top, it is the one nearest to a tenth. Taking all ties in may dilute it: of 1,000 answers of
+    which 95 have .9 and the others .75, a tenth would be all.
     """
-    n = max(FEWEST_CONFIDENCES, math.ceil(stated.n_rows / 10))
-    top = stated.only(stated.confidence >= np.sort(stated.confidence)[-n])
+    value, counts = np.unique(-stated.confidence, return_counts=True)
+    n = np.cumsum(counts)
+    wanted = max(FEWEST_CONFIDENCES, math.ceil(stated.n_rows / 10))
+    distance = np.where(n >= FEWEST_CONFIDENCES, np.abs(n - wanted), stated.n_rows)
+    top = stated.only(stated.confidence >= -value[int(np.argmin(distance))])
     allowed = float(1 - top.confidence.mean())
     wrong = _share("wrong", ~top.correct, np.ones_like(top.correct), top, level)
     interval = Interval(wrong.low - allowed, wrong.high - allowed, level, "mid_p")
@@ -623,6 +628,7 @@ def usable_alone(
     *,
     answers: BoolArray | None,
     lowest_risk: float,
+    shown_too_risky: bool,
     risk: float,
     reason: str = "",
     level: float = DEFAULT_LEVEL,
@@ -631,15 +637,18 @@ def usable_alone(
 
     ``answers`` are the rows that the cheapest certified threshold answers, None where none is
     certified; ``lowest_risk`` is the lowest of all tested thresholds, NaN where none was tested,
-    with the ``reason``.
+    with the ``reason``. ``shown_too_risky`` says that every threshold is shown to exceed the risk:
+    that its estimate does is no proof. *Yes*: certified, and L⁺(K_j − K; −1/k̄) > 0 for the cost K
+    of that policy and every constant policy j. *No*: too risky, or U(K_j − K) ≤ 0 for some j.
     """
     if answers is None:
         figure = None
         if not math.isnan(lowest_risk):
             figure = Figure(name="lowest tested risk", value=lowest_risk, limit=risk)
-        beyond = lowest_risk >= risk
-        why = reason or ("every tested risk is too high" if beyond else "nothing certified")
-        found = Judgement(word="no" if beyond else "cannot tell", figure=figure, reason=why)
+        why = reason or ("too risky" if shown_too_risky else "nothing certified")
+        found = Judgement(
+            word="no" if shown_too_risky else "cannot tell", figure=figure, reason=why
+        )
         return under_missing(lambda _: found, rows, lambda these: (these, these))
     cost = np.where(answers, rows.answer_cost, rows.price)
     policy = replace(rows, answered=answers, cost=cost, rivals=())
