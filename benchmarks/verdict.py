@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from krisis.decisions.judging import (
     knew_when,
     missed_disease,
     right_when_answered,
+    too_risky_everywhere,
     usable_alone,
     worth_using,
 )
@@ -357,19 +358,20 @@ READERS: dict[str, Reader] = {
 }
 
 
-def balanced(
-    make: Callable[[float], Reader],
-    excess: Callable[[Cases, Acts], float],
-    shape: tuple[float, float] = (0.5, 0.5),
-) -> Reader:
+def balanced(make: Callable[[float], Reader], excess: Callable[[Cases, Acts], float]) -> Reader:
     """Return the reader of a family whose excess is 0 in the population, by bisection."""
-    low, high = 0.0, 1.0
-    cases = World(100_000, shape=shape).draw(np.random.default_rng(5))
-    for _ in range(30):
-        middle = (low + high) / 2
-        value = excess(cases, make(middle)(cases, np.random.default_rng(6)))
-        low, high = (middle, high) if value > 0 else (low, middle)
-    return make(low)
+
+    @cache
+    def found() -> Reader:
+        low, high = 0.0, 1.0
+        cases = World(100_000).draw(np.random.default_rng(5))
+        for _ in range(20):
+            middle = (low + high) / 2
+            value = excess(cases, make(middle)(cases, np.random.default_rng(6)))
+            low, high = (middle, high) if value > 0 else (low, middle)
+        return make(low)
+
+    return lambda cases, draw: found()(cases, draw)
 
 
 def _over_deferring(cases: Cases, acts: Acts) -> float:
@@ -461,7 +463,7 @@ def _used(reader: Reader, world: World, draw: Draw) -> Judgement:
         rows,
         answers=None if found.threshold is None else sample.accepts(found.threshold),
         lowest_risk=lowest,
-        shown_too_risky=found.no_size_helps,
+        shown_too_risky=too_risky_everywhere(found),
         risk=0.05,
     )
 

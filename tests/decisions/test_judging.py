@@ -22,9 +22,11 @@ from krisis.decisions.judging import (
     prices_that_keep,
     right_when_answered,
     skill_of,
+    too_risky_everywhere,
     usable_alone,
     worth_using,
 )
+from krisis.decisions.sample import Sample, ThresholdSearch, find_threshold
 from krisis.errors import InvalidValue
 from krisis.statistics.row_mean import row_mean, with_one_more
 from krisis.statistics.shares import share_interval
@@ -723,3 +725,39 @@ def test_acts_of_the_simulation_are_those_of_its_table():
     assert rows.cost.tolist() == pytest.approx([0.45, 0.05, 0.15])
     assert rows.ideal.tolist() == pytest.approx([0.1, 0.05, 0.15])
     assert rows.correct.tolist() == [False, True, False]
+
+
+# --- Too risky everywhere ---------------------------------------------------------------------
+
+
+def searched(wrong, score=None, **sample) -> ThresholdSearch:
+    loss = np.asarray(wrong, dtype=float)
+    score = np.ones(loss.size) if score is None else np.asarray(score, dtype=float)
+    known = {"patient": np.arange(loss.size), "n_patients": loss.size} | sample
+    return find_threshold(Sample(score, loss, **known), "fixed-sequence", 0.05, 0.1)
+
+
+def test_a_risk_that_is_shown_too_high_at_the_only_threshold_is_too_risky():
+    assert too_risky_everywhere(searched(np.arange(100) < 30))
+    # 8 of 100 are more than 5 %, which is not shown: the lower limit is .038.
+    assert not too_risky_everywhere(searched(np.arange(100) < 8))
+    assert too_risky_everywhere(searched(np.arange(100) < 8), level=0.5)
+    assert not too_risky_everywhere(searched(np.zeros(100)))
+
+
+def test_stricter_thresholds_that_look_better_may_be_enough():
+    wrong = np.arange(100) >= 40
+    assert not too_risky_everywhere(searched(wrong, score=-np.arange(100)))
+    assert too_risky_everywhere(searched(np.arange(100) % 2, score=-np.arange(100)))
+
+
+def test_too_few_rows_for_any_test_show_nothing():
+    assert not too_risky_everywhere(searched(np.ones(10)))
+
+
+def test_the_risk_of_several_rows_of_a_patient_is_shown_by_patient():
+    patients = {"patient": np.repeat(np.arange(400), 2), "n_patients": 400, "most_rows": 2}
+    assert too_risky_everywhere(searched(np.arange(800) % 5 == 0, **patients))
+    graded = searched(np.where(np.arange(100) % 2, 0.4, 0.1), binary=False)
+    assert too_risky_everywhere(graded)
+    assert not too_risky_everywhere(searched(np.full(100, 0.045), binary=False))
