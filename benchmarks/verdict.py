@@ -371,7 +371,10 @@ def balanced(make: Callable[[float], Reader], excess: Callable[[Cases, Acts], fl
             low, high = (middle, high) if value > 0 else (low, middle)
         return make(low)
 
-    return lambda cases, draw: found()(cases, draw)
+    def act(cases: Cases, draw: Draw) -> Acts:
+        return found()(cases, draw)
+
+    return act
 
 
 def _over_deferring(cases: Cases, acts: Acts) -> float:
