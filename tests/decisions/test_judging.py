@@ -210,6 +210,7 @@ def test_deferral_skill_by_a_label_counts_every_case_alike():
         "due without an answer": 0,
         "safe": 40,
         "safe answered": 28,
+        "patients": 70,
         "not evaluated": 0,
     }
 
@@ -262,6 +263,7 @@ def test_an_ideal_reader_of_few_cases_is_no_certainty():
 def test_what_cannot_be_told_of_knowing_when_says_why(rows, reason):
     found = knew_when(rows)
     assert (found.word, found.reason) == ("cannot tell", reason)
+    assert found.patients_to_tell == (33 if reason.startswith("too few") else None)
 
 
 def test_ten_due_cases_of_nine_patients_are_too_few():
@@ -378,6 +380,7 @@ def test_a_rival_with_better_answers_makes_it_partly():
 def test_nine_answers_are_too_few():
     rows = rows_of(60, answered=np.arange(60) < 9)
     assert right_when_answered(rows).reason == "too few answers"
+    assert right_when_answered(rows).patients_to_tell == 67  # 60 · 10/9
     assert right_when_answered(rows_of(60, answered=np.arange(60) < 10)).word == "partly"
     assert right_when_answered(rows_of(60, answered=False)).reason == "no answer"
 
@@ -483,6 +486,7 @@ def test_nineteen_confidences_are_too_few():
     found = confidence_trustworthy(sure(confidence, np.ones(60)))
     assert (found.word, found.reason) == ("cannot tell", "too few confidences")
     assert found.counts["confidences"] == 19
+    assert found.patients_to_tell == 64  # 60 · 20/19
     assert confidence_trustworthy(rows_of(60)).reason == "no confidence"
     assert confidence_trustworthy(rows_of(60, answered=False)).reason == "no answer"
 
@@ -597,7 +601,7 @@ def good(n: int) -> JudgedRows:
 def test_fewer_than_twenty_patients_get_figures_and_no_word(rule):
     rows = good(200)
     few = rule(replace(rows, patients=np.arange(200) % 19))
-    assert (few.word, few.reason) == (None, "too few patients")
+    assert (few.word, few.reason, few.patients_to_tell) == (None, "too few patients", 20)
     assert few.figure is not None
     assert rule(replace(rows, patients=np.arange(200) % 20)).reason != "too few patients"
 
@@ -761,3 +765,11 @@ def test_the_risk_of_several_rows_of_a_patient_is_shown_by_patient():
     graded = searched(np.where(np.arange(100) % 2, 0.4, 0.1), binary=False)
     assert too_risky_everywhere(graded)
     assert not too_risky_everywhere(searched(np.full(100, 0.045), binary=False))
+
+
+def test_few_patients_with_several_rows_are_known():
+    rows = rows_of(60)
+    assert not rows.is_few_patients_with_several_rows
+    assert replace(rows, patients=np.arange(60) % 29).is_few_patients_with_several_rows
+    assert not replace(rows, patients=np.arange(60) % 30).is_few_patients_with_several_rows
+    assert not rows_of(25).is_few_patients_with_several_rows

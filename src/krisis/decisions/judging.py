@@ -68,11 +68,14 @@ def under_missing(judge: Judge, rows: JudgedRows, bounds: Bounds) -> Judgement:
     if n_missing == rows.n_rows:
         return Judgement(word=None, counts={"not evaluated": n_missing}, reason="nothing evaluated")
     found = judge(rows.only(rows.evaluated))
-    found = replace(found, counts={**found.counts, "not evaluated": n_missing})
+    n_patients = int(np.unique(rows.patients[rows.evaluated]).size)
+    counts = {**found.counts, "patients": n_patients, "not evaluated": n_missing}
+    found = replace(found, counts=counts)
     if found.word is None:
         return found
-    if np.unique(rows.patients[rows.evaluated]).size < FEWEST_PATIENTS:
-        return found.without_word("too few patients")
+    if n_patients < FEWEST_PATIENTS:
+        few = found.without_word("too few patients")
+        return replace(few, patients_to_tell=FEWEST_PATIENTS)
     if n_missing > MOST_NOT_EVALUATED * rows.n_rows:
         return found.without_word("too many not evaluated")
     if n_missing and found.word != "cannot tell":
@@ -93,6 +96,11 @@ def _filled(rows: JudgedRows, **values: FloatArray | BoolArray | float | bool) -
     changed["no_answer"] = rows.no_answer & ~missing
     changed["evaluated"] = np.ones(rows.n_rows, dtype=np.bool_)
     return replace(rows, **changed)
+
+
+def _as_many_times(n_patients: int, needed: int, found: int) -> int:
+    """Return how many patients like these bring as many of a kind as are needed."""
+    return patients_to_tell(n_patients, math.sqrt(needed / found), 1.0) or 0
 
 
 # --- Worth using? -----------------------------------------------------------------------------
@@ -359,10 +367,14 @@ def _knew(rows: JudgedRows, level: float) -> Judgement:
     figure = Figure(name="deferral skill", value=ratios.value - 1, interval=interval)
     judgement = replace(judgement, figure=figure)
     for kind, which in (("due", due), ("safe", safe)):
+        n_patients = np.unique(rows.patients[which]).size
+        needed = _as_many_times(ratios.n_patients, FEWEST_OF_A_KIND, min(counts[kind], n_patients))
+        judgement = replace(judgement, patients_to_tell=needed)
         if counts[kind] < FEWEST_OF_A_KIND:
             return replace(judgement, reason=f"too few {kind} cases")
-        if np.unique(rows.patients[which]).size < FEWEST_OF_A_KIND:
+        if n_patients < FEWEST_OF_A_KIND:
             return replace(judgement, reason=f"too few patients with {kind} cases")
+    judgement = replace(judgement, patients_to_tell=None)
     if low >= KNEW:
         return replace(judgement, word="yes", reason="", figure=figure.judged_by(KNEW))
     known = due | safe
@@ -414,7 +426,8 @@ def _right(rows: JudgedRows, level: float) -> Judgement:
     figure = Figure(name="cost of an answer", value=mean.value, interval=interval, limit=rows.price)
     judgement = replace(judgement, figure=figure, beside=[_how_right(answers, level)])
     if answers.n_rows < FEWEST_OF_A_KIND:
-        return judgement
+        needed = _as_many_times(rows.n_patients, FEWEST_OF_A_KIND, answers.n_rows)
+        return replace(judgement, patients_to_tell=needed)
     better = _better_rival(answers, level)
     if high < rows.price - SAME_COST:
         if better is None:
@@ -506,7 +519,8 @@ def _trusted(rows: JudgedRows, level: float) -> Judgement:
         nothing = "no confidence" if rows.answered.any() else "no answer"
         return replace(judgement, reason=nothing)
     if stated.n_rows < FEWEST_CONFIDENCES:
-        return judgement
+        needed = _as_many_times(rows.n_patients, FEWEST_CONFIDENCES, stated.n_rows)
+        return replace(judgement, patients_to_tell=needed)
     gap = _mean_gap(stated, level)
     over_range = _gap_over_range(stated, level)
     tenth = _top_tenth(stated, level)
