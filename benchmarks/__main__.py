@@ -31,6 +31,7 @@ APART = {
     "run_file",
     "stop_when",
     "support2",
+    "verdict",
     "viewer",
     "walk",
 }

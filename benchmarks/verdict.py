@@ -3,7 +3,8 @@
 Detection of a disease with a missed one at 1, a false alarm at .5 and a deferral at .15. The
 probability p of the disease is known to the judge; readers know it more or less well.
 
-python -m benchmarks.verdict [--runs 400] [--only worth knew …] [--page docs/….md]
+python -m benchmarks.verdict [--runs 400] [--only knew] [--others] [--page PAGE]
+python -m benchmarks.verdict --law | --coverage
 """
 
 from __future__ import annotations
@@ -13,24 +14,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 from scipy import special, stats
 
-from krisis.decisions.judged_rows import ALWAYS_DEFER, JudgedRows, Judgement, Rival
+from krisis.decisions.judged_rows import ALWAYS_DEFER, Figure, JudgedRows, Judgement, Rival
 from krisis.decisions.judging import (
     confidence_trustworthy,
-    deferral_skill,
     knew_when,
     missed_disease,
     right_when_answered,
-    skill_of,
+    too_risky_everywhere,
     usable_alone,
     worth_using,
 )
-from krisis.statistics.risk_tests import binomial_p
+from krisis.decisions.sample import Sample, find_threshold
 from krisis.statistics.row_mean import row_mean
 
 PRICE, FALSE_ALARM = 0.15, 0.5
@@ -48,12 +48,14 @@ class World:
     """Patients, their rows, and how the probability p of the disease is spread.
 
     p is Beta(a, b); rows of one patient share a part ``alike`` of the normal scores behind it.
+    With ``unsure`` p is this or one less this, so that the best answer is wrong as often.
     """
 
     n_patients: int
     sizes: str = "one"  # row each, "eight", or "unequal"
     shape: tuple[float, float] = (0.5, 0.5)
     alike: float = 0.5
+    unsure: float | None = None
 
     @property
     def name(self) -> str:
@@ -72,6 +74,8 @@ class World:
         score = np.sqrt(self.alike) * shared + np.sqrt(1 - self.alike) * own
         uniform = np.clip(special.ndtr(score), 1e-9, 1 - 1e-9)
         p = np.clip(stats.beta.ppf(uniform, *self.shape), 1e-6, 1 - 1e-6)
+        if self.unsure is not None:
+            p = np.where(uniform < 0.5, self.unsure, 1 - self.unsure)
         return Cases(p, draw.random(p.size) < p, patients, shared)
 
 
@@ -123,9 +127,7 @@ def ideal(cases: Cases, draw: Draw) -> Acts:
 
 
 def tempered(temperature: float) -> Reader:
-    return lambda cases, draw: believing(
-        cases, special.expit(special.logit(cases.p) / temperature)
-    )
+    return lambda cases, draw: believing(cases, special.expit(special.logit(cases.p) / temperature))
 
 
 def noisy(sd: float) -> Reader:
@@ -161,6 +163,10 @@ def constant(positive: bool) -> Reader:
         return Acts(np.ones(n, bool), np.full(n, positive), np.full(n, share))
 
     return act
+
+
+def sure_at_random(cases: Cases, draw: Draw) -> Acts:
+    return replace(never(cases, draw), confidence=draw.random(cases.p.size))
 
 
 def slipping(share: float, reader: Reader = ideal) -> Reader:
@@ -265,6 +271,15 @@ def _tenth_at_99(n: int, draw: Draw) -> Array:
     return np.where(draw.random(n) < 0.1, 0.99, 0.5 + 0.45 * draw.random(n))
 
 
+def _tenth_near_9(n: int, draw: Draw) -> Array:
+    top = 0.88 + 0.04 * draw.random(n)
+    return np.where(draw.random(n) < 0.1, top, 0.5 + 0.3 * draw.random(n))
+
+
+def _fifteen_worse(c: Array) -> Array:
+    return np.where(c > 0.85, c - 0.15, c)
+
+
 CONFIDENCES: dict[str, Callable[[Cases, Draw], JudgedRows]] = {
     "calibrated, uniform from .5": stating(beta(1, 1), same),
     "calibrated, near 1": stating(beta(5, 1), same),
@@ -273,13 +288,23 @@ CONFIDENCES: dict[str, Callable[[Cases, Draw], JudgedRows]] = {
     "calibrated, .6, .8, .9, .95": stating(
         among((0.6, 0.8, 0.9, 0.95), (0.2, 0.3, 0.3, 0.2)), same
     ),
-    "5 points too high (limit)": stating(beta(1, 1), lambda c: np.clip(c - 0.05, 0, 1)),
-    "5 points too low (limit)": stating(beta(1, 2), lambda c: np.clip(c + 0.05, 0, 1)),
-    "10 points too high": stating(beta(1, 1), lambda c: c - 0.1),
-    "range off by .10 (limit)": stating(beta(1, 1), lambda c: 0.75 + 0.307 * (c - 0.75)),
-    "range off by .15": stating(
-        among((0.55, 0.95), (0.5, 0.5)), lambda c: 0.75 + 0.25 * (c - 0.75)
+    "5 points too high (limit of no)": stating(beta(1, 1), lambda c: np.clip(c - 0.05, 0, 1)),
+    "5 points too low (limit of no)": stating(beta(1, 2), lambda c: np.clip(c + 0.05, 0, 1)),
+    "10 points too low (limit of yes)": stating(beta(1, 2, 0.4), lambda c: np.minimum(c + 0.1, 1)),
+    "10 points too high (limit of yes)": stating(beta(1, 1), lambda c: c - 0.1),
+    "range off by .10, top not worse (limit of no)": stating(
+        among((0.6, 0.8), (0.5, 0.5)), lambda c: np.where(c < 0.7, 0.5, 0.9)
     ),
+    "range off by .15, top not worse (limit of yes)": stating(
+        among((0.6, 0.8), (0.5, 0.5)), lambda c: np.where(c < 0.7, 0.45, 0.95)
+    ),
+    "top tenth 5 points worse (limit of no)": stating(
+        among((0.6, 0.75, 0.9), (0.45, 0.45, 0.1)), lambda c: np.where(c > 0.8, 0.85, c)
+    ),
+    "top tenth 15 points worse (limit of yes)": stating(
+        among((0.6, 0.75, 0.9), (0.45, 0.45, 0.1)), lambda c: np.where(c > 0.8, 0.75, c)
+    ),
+    "top tenth 15 points worse, no ties": stating(_tenth_near_9, _fifteen_worse),
     "coin, .5 or 1": stating(among((0.5, 1.0), (0.5, 0.5)), lambda c: np.full(c.size, 0.75)),
     "coin, uniform from 0": stating(beta(1, 1, 0.0), lambda c: np.full(c.size, 0.5)),
     "coin, uniform from .5": stating(beta(1, 1), lambda c: np.full(c.size, 0.75)),
@@ -298,7 +323,7 @@ class Scenario:
     line: str
     reader: str
     judge: Callable[[World, Draw], Judgement]
-    shape: tuple[float, float] = (0.5, 0.5)
+    changed: Mapping[str, object] = field(default_factory=dict)
 
 
 def _judgement(
@@ -333,23 +358,30 @@ READERS: dict[str, Reader] = {
 }
 
 
-def balanced(
-    make: Callable[[float], Reader],
-    excess: Callable[[Cases, Acts], float],
-    shape: tuple[float, float] = (0.5, 0.5),
-) -> Reader:
+def balanced(make: Callable[[float], Reader], excess: Callable[[Cases, Acts], float]) -> Reader:
     """Return the reader of a family whose excess is 0 in the population, by bisection."""
-    low, high = 0.0, 1.0
-    cases = World(100_000, shape=shape).draw(np.random.default_rng(5))
-    for _ in range(30):
-        middle = (low + high) / 2
-        value = excess(cases, make(middle)(cases, np.random.default_rng(6)))
-        low, high = (middle, high) if value > 0 else (low, middle)
-    return make(low)
+
+    @cache
+    def found() -> Reader:
+        low, high = 0.0, 1.0
+        cases = World(100_000).draw(np.random.default_rng(5))
+        for _ in range(20):
+            middle = (low + high) / 2
+            value = excess(cases, make(middle)(cases, np.random.default_rng(6)))
+            low, high = (middle, high) if value > 0 else (low, middle)
+        return make(low)
+
+    def act(cases: Cases, draw: Draw) -> Acts:
+        return found()(cases, draw)
+
+    return act
 
 
 def _over_deferring(cases: Cases, acts: Acts) -> float:
-    return float(np.where(acts.answered, np.nan_to_num(answer_cost(cases, acts)), PRICE).mean()) - PRICE
+    return (
+        float(np.where(acts.answered, np.nan_to_num(answer_cost(cases, acts)), PRICE).mean())
+        - PRICE
+    )
 
 
 def _answers_over_price(cases: Cases, acts: Acts) -> float:
@@ -379,9 +411,7 @@ def scenarios() -> Iterator[Scenario]:
         ),
     }
     for name, reader in worth.items():
-        yield Scenario(
-            "Worth using?", name, partial(_judgement, worth_using, reader, RIVALS)
-        )
+        yield Scenario("Worth using?", name, partial(_judgement, worth_using, reader, RIVALS))
     right = {
         "ideal": ideal,
         "overconfident T = .5": tempered(0.5),
@@ -391,23 +421,26 @@ def scenarios() -> Iterator[Scenario]:
         "always healthy": constant(False),
         "always ill": constant(True),
         "half right": slipping(0.5, never),
-        "answers cost the price (the boundary)": balanced(
-            lambda share: slipping(share), _answers_over_price
-        ),
+        "answers cost the price (the boundary)": balanced(slipping, _answers_over_price),
     }
     for name, reader in right.items():
         yield Scenario(
-            "Right when it answered?", name, partial(_judgement, right_when_answered, reader, RIVALS)
+            "Right when it answered?",
+            name,
+            partial(_judgement, right_when_answered, reader, RIVALS),
         )
     for name, rows in CONFIDENCES.items():
         yield Scenario("Confidence trustworthy?", name, partial(_trusted, rows))
-    usable = {"always healthy, prevalence 3.6 %": constant(False), "ideal, prevalence 3.6 %": ideal}
-    for name, reader in usable.items():
-        yield Scenario(
-            "Usable alone at a risk of 5 %?", name, partial(_used, reader), shape=(0.15, 4.017)
-        )
-    for name, reader in {"ideal": ideal, "half right": slipping(0.5, never)}.items():
-        yield Scenario("Usable alone at a risk of 5 %?", name, partial(_used, reader))
+    rare, risk = {"shape": (0.15, 4.017)}, "wrong in {:.0%} wherever it answers"
+    usable: dict[str, tuple[Reader, dict[str, object]]] = {
+        "ideal": (ideal, {}),
+        "ideal, prevalence 3.6 %": (ideal, rare),
+        "always healthy, prevalence 3.6 %": (constant(False), rare),
+        **{risk.format(one): (sure_at_random, {"unsure": one}) for one in (0.03, 0.04, 0.05, 0.1)},
+        "half right": (slipping(0.5, never), {}),
+    }
+    for name, (reader, changed) in usable.items():
+        yield Scenario("Usable alone at a risk of 5 %?", name, partial(_used, reader), changed)
 
 
 def _trusted(rows: Callable[[Cases, Draw], JudgedRows], world: World, draw: Draw) -> Judgement:
@@ -415,29 +448,36 @@ def _trusted(rows: Callable[[Cases, Draw], JudgedRows], world: World, draw: Draw
 
 
 def _used(reader: Reader, world: World, draw: Draw) -> Judgement:
-    """Certify by exact tests of falling coverage, one row per patient, as long as they pass."""
+    """Certify as `krisis certify` does."""
     cases = world.draw(draw)
     rows = judged(cases, reader(cases, draw))
-    _, first = np.unique(rows.patients, return_index=True)
-    tested = rows.only(np.isin(np.arange(rows.n_rows), first) & rows.answered)
-    order = np.argsort(-tested.confidence, kind="stable")
-    n = np.arange(1, order.size + 1)
-    wrong = np.cumsum(~tested.correct[order])
-    steps = np.flatnonzero((n >= 45) & ((n == n.size) | (n % 20 == 0)))
-    if not steps.size:
-        return usable_alone(rows, answers=None, lowest_risk=np.nan, risk=0.05)
-    passed = binomial_p(wrong[steps], n[steps], 0.05) <= 0.1
-    until = int(np.argmin(passed)) if not passed.all() else passed.size
-    if not until:
-        lowest = float((wrong[steps] / n[steps]).min())
-        return usable_alone(rows, answers=None, lowest_risk=lowest, risk=0.05)
-    least = tested.confidence[order][steps[until - 1]]
-    answers = rows.answered & (rows.confidence >= least)
-    return usable_alone(rows, answers=answers, lowest_risk=0.0, risk=0.05)
+    _, code = np.unique(rows.patients, return_inverse=True)
+    sizes = np.bincount(code)
+    sample = Sample(
+        np.where(rows.answered, rows.confidence, np.nan),
+        (rows.answered & ~rows.correct).astype(float),
+        code,
+        sizes.size,
+        most_rows=int(sizes.max()),
+    )
+    found = find_threshold(sample, "fixed-sequence", 0.05, 0.1)
+    lowest = np.nan if found.lowest is None else found.tested.candidates.risk(found.lowest)
+    return usable_alone(
+        rows,
+        answers=None if found.threshold is None else sample.accepts(found.threshold),
+        lowest_risk=lowest,
+        shown_too_risky=too_risky_everywhere(found),
+        risk=0.05,
+    )
 
 
 WORLDS = (World(60), World(200), World(1000))
-OTHERS = (World(25, "eight"), World(60, "unequal"), World(200, "unequal"), World(200, alike=0.9, sizes="eight"))
+OTHERS = (
+    World(25, "eight"),
+    World(60, "unequal"),
+    World(200, "unequal"),
+    World(200, alike=0.9, sizes="eight"),
+)
 
 
 @dataclass(frozen=True)
@@ -459,15 +499,15 @@ class Cell:
 
 def simulate(scenario: Scenario, world: World, n_runs: int) -> Cell:
     cell = Cell(scenario.line, scenario.reader, world.name)
-    world = replace(world, shape=scenario.shape)
+    world = replace(world, **scenario.changed)
     for seed in range(n_runs):
-        draw = np.random.default_rng([seed, world.n_patients, len(scenario.reader)])
+        draw = np.random.default_rng([seed, world.n_patients])
         cell.words[scenario.judge(world, draw).word] += 1
     return cell
 
 
 def words_table(cells: Sequence[Cell]) -> str:
-    """Return one table per line: yes / partly / no in per cent of the runs, the rest cannot tell."""
+    """Return one table per line: yes / partly / no in per cent of the runs."""
     lines: list[str] = []
     worlds = list(dict.fromkeys(cell.world for cell in cells))
     for line in dict.fromkeys(cell.line for cell in cells):
@@ -491,27 +531,174 @@ def _percent(share: float) -> str:
     return f"{percent:.0f}" if percent == round(percent) or percent >= 10 else f"{percent:.1f}"
 
 
+# --- One law, and coverage --------------------------------------------------------------------
+
+
+RANKED = ("no", "cannot tell", "partly", "yes")
+
+
+@dataclass(frozen=True)
+class LawCount:
+    """Pairs of readers of the same cases of which one costs clearly less, and broken ones."""
+
+    n_clear: int
+    n_broken: int
+
+
+def law_of_order(n_worlds: int) -> LawCount:
+    """Of two runs on the same cases, count how often the clearly cheaper one has a worse word."""
+    clear = broken = 0
+    for seed in range(n_worlds):
+        draw = np.random.default_rng([7, seed])
+        world = World(
+            int(draw.integers(20, 200)),
+            str(draw.choice(["one", "eight", "unequal"])),
+            shape=(float(draw.uniform(0.2, 1.5)), float(draw.uniform(0.2, 3.0))),
+            alike=float(draw.random()),
+        )
+        cases = world.draw(draw)
+        rivals = {name: rival(cases, draw) for name, rival in RIVALS.items()}
+        found = []
+        for _ in range(12):
+            reader = draw.choice(
+                [
+                    slipping(0.3 * draw.random() ** 2, noisy(3 * draw.random())),
+                    slipping(0.2 * draw.random() ** 2, tempered(0.2 + 3 * draw.random())),
+                    slipping(0.2 * draw.random() ** 2, deferring(draw.random(), draw.random())),
+                    mixture(draw.random(), ideal, slipping(draw.random(), never)),
+                ]
+            )
+            rows = judged(cases, reader(cases, draw), rivals)
+            word = worth_using(rows).word
+            assert word is not None
+            found.append((rows.cost, RANKED.index(word)))
+        for first, its_word in found:
+            for second, other_word in found:
+                if row_mean(first - second, cases.patients).upper() < 0:
+                    clear += 1
+                    broken += its_word < other_word
+    return LawCount(clear, broken)
+
+
+COVERED: dict[str, Reader] = {
+    "ideal": ideal,
+    "80/70": deferring(0.8, 0.7),
+    "T = .5": tempered(0.5),
+    "defers all but 5 %": deferring(0.99, 0.05),
+    "wrong in 3 % of answers": slipping(0.03),
+}
+COVERED_WORLDS = tuple(
+    World(n, sizes, alike=alike)
+    for n in (60, 200, 1000)
+    for sizes, alike in (("one", 0.5), ("eight", 0.5), ("eight", 0.9), ("unequal", 0.5))
+)
+FIGURES = (
+    *("cost", "saved per 100", "skill", "deferral skill"),
+    *("found", "told otherwise", "left for people", "negative answers wrong"),
+)
+
+
+def figures_of(rows: JudgedRows) -> dict[str, Figure]:
+    """Return the figures of a run whose intervals are to cover, by name."""
+    worth = worth_using(rows)
+    found = [worth.figure, *worth.beside, knew_when(rows).figure, *missed_disease(rows).beside]
+    return {one.name: one for one in found if one is not None and one.name in FIGURES}
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often the interval of a figure lay below or above the truth, among those there were."""
+
+    world: str
+    reader: str
+    figure: str
+    n_runs: int
+    too_low: float
+    too_high: float
+
+    @property
+    def share(self) -> float:
+        return 1 - self.too_low - self.too_high
+
+
+def coverage(world: World, name: str, n_runs: int) -> list[Coverage]:
+    """Return the coverage of every figure of a reader in a world."""
+    reader = COVERED[name]
+    many = replace(world, n_patients=400_000, sizes="one").draw(np.random.default_rng(1))
+    truth = {
+        one: figure.value
+        for one, figure in figures_of(judged(many, reader(many, np.random.default_rng(2)))).items()
+    }
+    missed: dict[str, list[tuple[bool, bool]]] = {one: [] for one in FIGURES}
+    for seed in range(n_runs):
+        draw = np.random.default_rng([11, seed])
+        cases = world.draw(draw)
+        for one, figure in figures_of(judged(cases, reader(cases, draw))).items():
+            if figure.interval is not None and figure.interval.defined:
+                slack = 1e-6 + (1e-3 if name == "ideal" and one == "skill" else 0)
+                missed[one].append(
+                    (figure.high < truth[one] - slack, figure.low > truth[one] + slack)
+                )
+    alike = "" if world.sizes == "one" else f", alike {world.alike:g}"
+    return [
+        Coverage(world.name + alike, name, one, len(found), *np.mean(found, axis=0).tolist())
+        for one, found in missed.items()
+        if found
+    ]
+
+
+def coverage_table(cells: Sequence[Coverage]) -> str:
+    """Return the coverage per world and figure: the lowest of all readers, and whose it is."""
+    lines = [f"| world | {' | '.join(FIGURES)} |", "|---" * (1 + len(FIGURES)) + "|"]
+    for world in dict.fromkeys(cell.world for cell in cells):
+        shown = []
+        for figure in FIGURES:
+            own = [cell for cell in cells if (cell.world, cell.figure) == (world, figure)]
+            least = min(own, key=lambda cell: cell.share)
+            shown.append(f"{100 * least.share:.1f} ({least.reader})")
+        lines.append(f"| {world} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
+    """Print the table of words, of coverage, or the count of the law."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--only", default="", help="only scenarios whose line or reader has this")
     parser.add_argument("--others", action="store_true", help="worlds of several rows per patient")
+    parser.add_argument("--law", action="store_true", help="the cheaper run has no worse word")
+    parser.add_argument("--coverage", action="store_true", help="coverage of the intervals")
     parser.add_argument("--page", type=Path, help="write the table into this page")
     asked = parser.parse_args()
-    cells = []
+    if asked.law:
+        print(law_of_order(asked.runs))
+    elif asked.coverage:
+        found: list[Coverage] = []
+        for world in COVERED_WORLDS:
+            for name in COVERED:
+                if asked.only.lower() in f"{world.name} {name}".lower():
+                    found += coverage(world, name, asked.runs)
+                    print(*found[-len(FIGURES) :], sep="\n", flush=True)
+        print(coverage_table(found))
+    else:
+        _print_words(asked.only, OTHERS if asked.others else WORLDS, asked.runs, asked.page)
+
+
+def _print_words(only: str, worlds: Sequence[World], n_runs: int, page: Path | None) -> None:
+    cells: list[Cell] = []
     for scenario in scenarios():
-        if asked.only.lower() not in f"{scenario.line} {scenario.reader}".lower():
+        if only.lower() not in f"{scenario.line} {scenario.reader}".lower():
             continue
         start = time.perf_counter()
-        for world in OTHERS if asked.others else WORLDS:
-            cells.append(simulate(scenario, world, asked.runs))
-        shown = "  ".join(_shown(cell) for cell in cells if cell.reader == scenario.reader and cell.line == scenario.line)
-        print(f"{scenario.line} {scenario.reader}: {shown} ({time.perf_counter() - start:.0f} s)", flush=True)
+        fresh = [simulate(scenario, world, n_runs) for world in worlds]
+        cells += fresh
+        took = f"({time.perf_counter() - start:.0f} s)"
+        print(scenario.line, scenario.reader, *map(_shown, fresh), took, sep="  ", flush=True)
     print(words_table(cells))
-    if asked.page:
-        before, _, rest = asked.page.read_text().partition(BEGIN)
+    if page:
+        before, _, rest = page.read_text().partition(BEGIN)
         after = rest.partition(END)[2]
-        asked.page.write_text(f"{before}{BEGIN}\n\n{words_table(cells)}\n\n{END}{after}")
+        page.write_text(f"{before}{BEGIN}\n\n{words_table(cells)}\n\n{END}{after}")
 
 
 if __name__ == "__main__":

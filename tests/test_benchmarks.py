@@ -29,6 +29,7 @@ OPTIONS = {
     "monitor": ["--histories", "1"],
     "plan": ["--runs", "2", "--only", "nothing"],
     "stop_when": ["--runs", "5", "--looks", "5"],
+    "verdict": ["--runs", "2", "--only", "nothing"],
 }
 
 

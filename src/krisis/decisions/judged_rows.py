@@ -113,6 +113,11 @@ class JudgedRows:
         return int(np.unique(self.patients).size)
 
     @property
+    def is_few_patients_with_several_rows(self) -> bool:
+        """Whether words can be wrong in up to 8 % of such runs instead of 5: fewer than 30."""
+        return self.n_patients < min(30, self.n_rows)
+
+    @property
     def deferred(self) -> BoolArray:
         """Rows that were evaluated and not answered."""
         return self.evaluated & ~self.answered
