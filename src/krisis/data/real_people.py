@@ -105,7 +105,7 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
     option_words: Mapping[str, str] = {
         "deferral": "Cost of one deferral relative to one wrong answer (0.2 = a fifth)",
     }
-    baselines: tuple[str, ...] = ("always-abstain", "majority", "logistic", "boosting")
+    baselines: tuple[str, ...] = ("always-abstain", "majority", "logistic")
     prices: Mapping[str, float] = {}
 
     def __init__(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,35 +16,24 @@ from krisis.backends.baselines.constant import fitted_on, training_by_source
 from krisis.data.base import BaseDataSuite, Features, Label, PatientRecord
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.json_values import JsonObject
+from krisis.statistics.logistic import N_FOLDS, CalibratedLogistic
 
 Array = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+Chances = Callable[[Array], Array]  # rows to the probability of each answer
 MAX_WORDS_PER_COLUMN = 12
 DEFAULT_CONFIDENCE = 0.80
 
 
-class Model(Protocol):
-    """What is needed of a classifier of scikit-learn."""
-
-    def fit(self, rows: Array, codes: npt.NDArray[np.int64]) -> Model:
-        """Learn from rows and the codes of their answers."""
-
-    def predict_proba(self, rows: Array) -> Array:
-        """Return the probability of each answer for every row."""
-
-
 class Fitted(BaseBackend):
-    """A calibrated classifier of scikit-learn that abstains where an answer is too uncertain.
+    """A calibrated classifier that abstains where an answer is too uncertain.
 
     It abstains below ``least_confidence``, by default one minus the price of deferring that the
     task states, or 0.80 where it states none.
     """
 
     name = "fitted"
-    packages = ("scikit-learn", "numpy")
-    extra = "baselines"
-    sdk = "sklearn"
     fills_gaps = True
-    averages_folds = True
 
     def __init__(self, *, least_confidence: float | None = None) -> None:
         if least_confidence is not None and not 0.0 <= least_confidence <= 1.0:
@@ -57,8 +44,8 @@ class Fitted(BaseBackend):
         self._fitted: dict[str, _Fit] = {}
 
     @abstractmethod
-    def model(self) -> Model:
-        """Return an unfitted classifier."""
+    def fit(self, rows: Array, codes: Codes) -> Chances:
+        """Learn from rows and the codes of their answers."""
 
     def prepare(self, suite: BaseDataSuite) -> None:
         """Fit a model on the training records of each source."""
@@ -72,30 +59,12 @@ class Fitted(BaseBackend):
         features = [record.features for record in records]
         table = FeatureTable.fit(features, fills_gaps=self.fills_gaps)
         answers = sorted({record.label for record in records}, key=str)
-        codes = np.array([answers.index(record.label) for record in records])
-        model = self._calibrated(codes)
-        with _one_thread():
-            model.fit(table.rows(features), codes)
-        return _Fit(table, model, answers)
-
-    def _calibrated(self, codes: npt.NDArray[np.int64]) -> Model:
-        """Return the model, calibrated as far as the rarest answer allows."""
-        try:
-            from sklearn.calibration import CalibratedClassifierCV
-        except ImportError:
-            raise MissingExtra.named("baselines", f"the baseline {self.name!r}") from None
-        counts = Counter(codes.tolist())
-        if len(counts) < 2:
+        if len(answers) < 2:
             raise InvalidValue(
                 f"{self.name!r} needs training records with at least two different labels"
             )
-        n_folds = min(5, *counts.values())
-        model = self.model()
-        if n_folds > 1:
-            model = CalibratedClassifierCV(
-                model, method="temperature", cv=n_folds, ensemble=self.averages_folds
-            )
-        return model
+        codes = np.array([answers.index(record.label) for record in records])
+        return _Fit(table, self.fit(table.rows(features), codes), answers)
 
     def evaluate(self, record: PatientRecord) -> BackendResponse:
         """Judge one record."""
@@ -110,42 +79,35 @@ class Fitted(BaseBackend):
             made = fits[here[0]]
             chances = made.chances([records[place].features for place in here])
             for place, row in zip(here, chances, strict=True):
-                responses[place] = self._response(row, made.answers)
+                responses[place] = decide(row, made.answers, self.least_confidence or 0.0)
         return [response for response in responses if response is not None]
-
-    def _response(self, chances: Array, answers: list[Label]) -> BackendResponse:
-        best = int(np.argmax(chances))
-        confidence = min(1.0, float(chances[best]))
-        signals = {"confidence": confidence}
-        if confidence < (self.least_confidence or 0.0):
-            return BackendResponse(None, abstained=True, signals=signals)
-        return BackendResponse(answers[best], confidence=confidence, signals=signals)
 
     def identity(self) -> JsonObject:
         """Return the name and the stated confidence."""
         return {"backend": self.name, "least_confidence": self.least_confidence}
 
 
+def decide(chances: Array, answers: Sequence[Label], least_confidence: float) -> BackendResponse:
+    """Return the most probable answer, or an abstention where that is too uncertain."""
+    best = int(np.argmax(chances))
+    confidence = min(1.0, float(chances[best]))
+    signals = {"confidence": confidence}
+    if confidence < least_confidence:
+        return BackendResponse(None, abstained=True, signals=signals)
+    return BackendResponse(answers[best], confidence=confidence, signals=signals)
+
+
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """A fitted model with its columns and answers."""
+    """What was fitted, with its columns and answers."""
 
     table: FeatureTable
-    model: Model
+    of_rows: Chances
     answers: list[Label]
 
     def chances(self, features: Sequence[Features]) -> Array:
         """Return the probability of each answer for every case."""
-        with _one_thread():
-            return self.model.predict_proba(self.table.rows(features))
-
-
-def _one_thread() -> AbstractContextManager[object]:
-    """Keep boosted trees to one thread: on a busy machine several take many times as long."""
-    from threadpoolctl import threadpool_limits  # comes with scikit-learn
-
-    limits: AbstractContextManager[object] = threadpool_limits(1)
-    return limits
+        return self.of_rows(self.table.rows(features))
 
 
 class Logistic(Fitted):
@@ -156,15 +118,11 @@ class Logistic(Fitted):
     """
 
     name = "logistic"
+    packages = ("scipy", "numpy")
 
-    def model(self) -> Model:
-        """Return a logistic regression on standardised columns."""
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
-        model: Model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-        return model
+    def fit(self, rows: Array, codes: Codes) -> Chances:
+        """Fit on standardised columns, calibrated as far as the rarest answer allows."""
+        return CalibratedLogistic.fit(rows, codes).chances
 
 
 class Boosting(Fitted):
@@ -174,17 +132,40 @@ class Boosting(Fitted):
     """
 
     name = "boosting"
+    packages = ("scikit-learn", "numpy")
+    extra = "baselines"
+    sdk = "sklearn"
     fills_gaps = False
-    averages_folds = False  # one model instead of five, each of which is slow to ask
 
-    def model(self) -> Model:
-        """Return boosted trees with a seed of their own."""
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        model: Model = HistGradientBoostingClassifier(
+    def fit(self, rows: Array, codes: Codes) -> Chances:
+        """Fit trees with a seed of their own, calibrated as far as the rarest answer allows."""
+        try:
+            from sklearn.calibration import CalibratedClassifierCV
+            from sklearn.ensemble import HistGradientBoostingClassifier
+        except ImportError:
+            raise MissingExtra.named(self.extra, f"the baseline {self.name!r}") from None
+        model = HistGradientBoostingClassifier(
             max_iter=150, learning_rate=0.05, max_leaf_nodes=8, min_samples_leaf=20, random_state=0
         )
-        return model
+        n_folds = min(N_FOLDS, int(np.bincount(codes).min()))
+        if n_folds > 1:  # one model instead of one per fold, each of which is slow to ask
+            model = CalibratedClassifierCV(model, method="temperature", cv=n_folds, ensemble=False)
+        with _one_thread():
+            model.fit(rows, codes)
+
+        def chances(asked: Array) -> Array:
+            with _one_thread():
+                return np.asarray(model.predict_proba(asked))
+
+        return chances
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Keep boosted trees to one thread: on a busy machine several take many times as long."""
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    limits: AbstractContextManager[object] = threadpool_limits(1)
+    return limits
 
 
 @dataclass(frozen=True, slots=True)
