@@ -216,6 +216,12 @@ def _baseline_rows(name: str, suite: BaseDataSuite) -> Rows:
     backend.prepare(suite)
     records = readable_by(backend, suite, suite.records())
     responses = backend.evaluate_batch(records)
+    for response in responses:
+        if response.unusable_confidence:
+            raise InvalidValue(
+                f"{name!r} gives the confidence {response.unusable_confidence}; let it give a "
+                "number between 0 and 1, or None"
+            )
     answered = [
         response_row(case, response, answers=suite.task.answer_set)
         for case, response in zip(cases_of(records), responses, strict=True)

@@ -10,7 +10,7 @@ from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.baselines.constant import Majority
 from krisis.backends.baselines.rules import Guideline
 from krisis.benchmark import ask_baselines, baseline_scores
-from krisis.data.base import PatientRecord, RecordListSuite
+from krisis.data.base import Judgement, PatientRecord, RecordListSuite
 from krisis.data.ckd.suite import CKDSuite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
@@ -85,12 +85,21 @@ def test_a_run_names_the_baselines_that_could_not_be_fitted_and_why(tmp_path):
     (path,) = list_runs(tmp_path)
     for one in (result, load_run(path)):
         (part,) = one.document().section("baselines").parts
-        assert part.lines == [
-            (
-                "Left out: 'majority' is fitted on training records and the suite 'records' has none; "
-                "add training_records() to it, or choose 'always-abstain'."
-            )
-        ]
+        (line,) = part.lines
+        assert line == (
+            "Left out: 'majority' is fitted on training records and the suite 'records' has none; "
+            "add training_records() to it, or choose 'always-abstain'."
+        )
+
+
+def test_a_rule_with_a_confidence_that_cannot_be_used_is_left_out():
+    class Percent(RecordListSuite):
+        rules = {"percent": lambda features, context: Judgement(0, 80)}  # noqa: RUF012
+        baselines = ("rule/percent",)
+
+    found = ask_baselines(suite := Percent([PatientRecord({"x": 1}, 0)]), suite.load())
+    assert found.rows == {}
+    assert "'rule/percent' gives the confidence 80" in found.left_out["rule/percent"]
 
 
 def test_a_suite_without_baselines_adds_nothing():
