@@ -214,7 +214,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "an empty answer of which nothing is said": (
         lambda: krisis.score({"y": [0, 1, 1], "p": [0, None, 1]}, truth="y", prediction="p"),
-        "1 row has no answer (line 2); say what that means: empty=abstained, no_answer or unread",
+        r"1 row has no answer \(line 2\); say what that means: empty=abstained, no_answer or",
     ),
     "nothing named": (lambda: krisis.score(table(), truth="y"), "prediction is missing"),
     "lengths": (

@@ -277,7 +277,7 @@ for _check in (FILE, SYNTHETIC):
             features, task, has_ckd, 10 * margin, **options
         ),
     )
-    instead(_check, "45 is a limit", deferral, "STAGE_LIMITS", (15.0, 30.0, 45.0, 60.0, 90.0))
+    instead(_check, "45 is a limit", kidney, "STAGE_LIMITS", (15.0, 30.0, 45.0, 60.0, 90.0))
     wrapped(_check, "egfr None", records, "_estimate_fields", lambda found: {**found, "egfr": None})
     wrapped(
         _check,

@@ -259,7 +259,7 @@ def test_a_limit_before_any_reply_is_a_failure_however_it_was_scored(
 
 def test_an_empty_answer_that_is_marked_wrong_stops_the_import(tmp_path: Path) -> None:
     path = changed_log(tmp_path, scores={"choice": {"value": "I", "answer": ""}})
-    with pytest.raises(UserError, match="1 row has no answer .*--empty abstained, no_answer or"):
+    with pytest.raises(UserError, match=r"1 row has no answer .*--empty abstained, no_answer or"):
         rows_of(path)
 
 
