@@ -39,7 +39,7 @@ def main() -> None:
     shares = ", ".join(f"{k} {v:,} ({v / len(records):.3f})" for k, v in labels.most_common())
     print(f"{len(records):,} people, {held_out:,} held out: {shares}")
     metrics = [metric_from_name(key) for key in (*suite.task.metrics, "accuracy")]
-    for baseline in suite.baselines:
+    for baseline in (*suite.baselines, "boosting"):
         if baseline == "always-abstain":
             continue
         backend = registry.find("backends", baseline)(**ANSWERING.get(baseline, {}))

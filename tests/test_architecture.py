@@ -32,7 +32,7 @@ MAY_SEE: dict[str, set[str]] = {
     "statistics": set(),
     "terminal_edge": set(),
     "metrics": {"statistics"},
-    "backends": {"data"},
+    "backends": {"data", "statistics"},
     "confidence": {"metrics", "statistics"},
     "results": {"metrics", "statistics", "runs", "formats"},
     "runs": {"metrics", "statistics", "results"},

@@ -30,7 +30,7 @@ from krisis.errors import (
 )
 from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
-from krisis.results.stops import AccountRefused, Interrupted, KeyRefused
+from krisis.results.stops import AccountRefused, Interrupted, KeyRefused, UnusableConfidence
 
 
 def some_records(n: int) -> list[PatientRecord]:
@@ -457,9 +457,6 @@ def test_a_response_that_no_row_can_hold_is_refused(fields: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("confidence", 85),
-        ("confidence", "high"),
-        ("confidence", float("nan")),
         ("input_tokens", 2.5),
         ("output_tokens", -1),
         ("latency_seconds", "fast"),
@@ -474,6 +471,53 @@ def test_a_side_field_that_cannot_be_used_is_dropped_and_counted(name: str, valu
     (row,) = result.evaluation_results
     assert (row.outcome, row.prediction, getattr(row, name, None)) == ("answered", 0, None)
     assert result.spending.n_dropped_fields == 1
+
+
+class Sure(BaseBackend):
+    """States one confidence on every case, and remembers which it was asked about."""
+
+    def __init__(self, confidence: object) -> None:
+        self.confidence, self.asked = confidence, list[str]()
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        self.asked.append(record.record_id)
+        return BackendResponse(0, confidence=self.confidence)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("confidence", "named"),
+    [
+        (80, "80"),
+        (-1, "-1"),
+        ("0.8", "'0.8'"),
+        (float("nan"), "nan"),
+        (True, "True"),
+        ({"patient": "Jane Doe"}, "a dict"),
+        ("Jane Doe, born 1950", "a str"),
+    ],
+)
+def test_a_confidence_that_cannot_be_used_ends_the_run_before_its_next_call(
+    confidence: object, named: str
+) -> None:
+    records = [PatientRecord({"x": x}, 0, record_id=f"p{x}") for x in range(3)]
+    backend = Sure(confidence)
+    result = Benchmark(RecordListSuite(records), backend).run()
+    assert backend.asked == ["p0"]
+    (row,) = result.evaluation_results
+    assert (row.outcome, row.prediction, row.confidence) == ("answered", 0, None)
+    assert isinstance(result.stop, UnusableConfidence)
+    assert result.stop.exit_code == 2
+    assert str(result.stop) == (
+        f"the backend gave the confidence {named} for the record 'p0'; return a number between 0 "
+        "and 1, or None where there is none"
+    )
+
+
+@pytest.mark.parametrize("confidence", [None, 0, 1.0, np.float32(0.5)])
+def test_a_confidence_that_can_be_used_or_is_missing_ends_nothing(confidence: object) -> None:
+    records = [PatientRecord({"x": x}, 0, record_id=f"p{x}") for x in range(3)]
+    result = Benchmark(RecordListSuite(records), Sure(confidence)).run()
+    assert (result.stop, result.attrition.n_answered) == (None, 3)
 
 
 def test_a_refused_request_after_a_success_is_that_records_own() -> None:

@@ -31,7 +31,7 @@ def install_lines() -> list[tuple[str, bool]]:
 def test_the_documentation_installs_the_core_and_extras() -> None:
     lines = install_lines()
     assert ("", False) in lines
-    assert ("tables,baselines,report", False) in lines
+    assert ("tables,report", False) in lines
     assert any(constrained for _, constrained in lines)
 
 

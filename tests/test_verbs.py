@@ -212,6 +212,10 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: krisis.score(table(), truth="yy", prediction="p"),
         r"unknown column of the table: 'yy'.*\by\b",
     ),
+    "an empty answer of which nothing is said": (
+        lambda: krisis.score({"y": [0, 1, 1], "p": [0, None, 1]}, truth="y", prediction="p"),
+        r"1 row has no answer \(line 2\); say what that means: empty=abstained, no_answer or",
+    ),
     "nothing named": (lambda: krisis.score(table(), truth="y"), "prediction is missing"),
     "lengths": (
         lambda: krisis.score({"y": [0, 1], "p": [0]}, truth="y", prediction="p"),

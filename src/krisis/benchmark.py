@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from krisis.backends.base import BaseBackend
@@ -102,8 +103,9 @@ class Benchmark:
         session = Session(job, self.execution, stop)
         try:
             settled, facts = await session.run()
-            facts.baseline_rows = baselines
-            facts.baselines = baseline_scores(baselines, self.metrics)
+            facts.baseline_rows = baselines.rows
+            facts.baselines = baseline_scores(baselines.rows, self.metrics)
+            facts.baselines_left_out = baselines.left_out
             named = (job.description, self.backend.asked_as)
             rows, scores = await self._aside(lambda: self._scored(settled, facts))
             result = BenchmarkResult(rows, scores, *named, facts=facts)
@@ -117,10 +119,10 @@ class Benchmark:
         """Work; beside other runs in a thread, so that their calls do not wait for it."""
         return work() if self.execution.grid is None else await asyncio.to_thread(work)
 
-    def _prepared(self, job: Job) -> dict[str, Rows]:
+    def _prepared(self, job: Job) -> Baselines:
         self.backend.prepare(self.suite.restricted(job.records))
         wanted = self.execution.baselines
-        return baseline_rows(self.suite, job.records) if wanted else {}
+        return ask_baselines(self.suite, job.records) if wanted else Baselines()
 
     def _scored(
         self, settled: Sequence[EvaluationResult], facts: RunFacts
@@ -169,11 +171,19 @@ def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> Ben
 def baseline_scores(
     found: Mapping[str, Rows], metrics: Sequence[BaseMetric]
 ) -> dict[str, MetricScores]:
-    """Return the scores of the suite's baselines; see `baseline_rows`."""
+    """Return the scores of the suite's baselines; see `ask_baselines`."""
     return {name: brief_scores(score_all(metrics, rows)) for name, rows in found.items()}
 
 
-def baseline_rows(suite: BaseDataSuite, records: Sequence[PatientRecord]) -> dict[str, Rows]:
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """What the baselines of a suite answered, by name, and why others were left out."""
+
+    rows: dict[str, Rows] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def ask_baselines(suite: BaseDataSuite, records: Sequence[PatientRecord]) -> Baselines:
     """Return what the suite's baselines answer; one that cannot be prepared is left out.
 
     Real and synthetic patients in one run are judged apart, under names such as ``majority
@@ -183,25 +193,35 @@ def baseline_rows(suite: BaseDataSuite, records: Sequence[PatientRecord]) -> dic
     parts: dict[str, list[PatientRecord]] = {}
     for record in records:
         parts.setdefault(record.source, []).append(record)
-    found = {}
+    found = Baselines()
     for name in suite.baselines:
         for source, part in parts.items():
-            rows = _baseline_rows(name, suite.restricted(part))
-            if rows is not None:
-                notes = [source] if len(parts) > 1 else []
-                notes += [f"read {len(rows):,} of {len(part):,}"] if len(rows) < len(part) else []
-                found[f"{name} ({', '.join(notes)})" if notes else name] = rows
+            notes = [source] if len(parts) > 1 else []
+            try:
+                rows = _baseline_rows(name, suite.restricted(part))
+            except UserError as error:
+                found.left_out[_noted(name, notes)] = str(error)
+                continue
+            notes += [f"read {len(rows):,} of {len(part):,}"] if len(rows) < len(part) else []
+            found.rows[_noted(name, notes)] = rows
     return found
 
 
-def _baseline_rows(name: str, suite: BaseDataSuite) -> Rows | None:
-    try:
-        backend = backend_from_name(name)
-        backend.prepare(suite)
-        records = readable_by(backend, suite, suite.records())
-    except UserError:
-        return None
+def _noted(name: str, notes: Sequence[str]) -> str:
+    return f"{name} ({', '.join(notes)})" if notes else name
+
+
+def _baseline_rows(name: str, suite: BaseDataSuite) -> Rows:
+    backend = backend_from_name(name)
+    backend.prepare(suite)
+    records = readable_by(backend, suite, suite.records())
     responses = backend.evaluate_batch(records)
+    for response in responses:
+        if response.unusable_confidence:
+            raise InvalidValue(
+                f"{name!r} gives the confidence {response.unusable_confidence}; let it give a "
+                "number between 0 and 1, or None"
+            )
     answered = [
         response_row(case, response, answers=suite.task.answer_set)
         for case, response in zip(cases_of(records), responses, strict=True)

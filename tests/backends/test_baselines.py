@@ -18,7 +18,7 @@ from krisis.backends.baselines.constant import AlwaysAbstain, Majority
 from krisis.backends.baselines.fitted import Boosting, Logistic
 from krisis.backends.baselines.rules import Guideline, Ideal, RuleBackend
 from krisis.backends.catalogue import backend_from_name
-from krisis.benchmark import baseline_rows, baseline_scores
+from krisis.benchmark import ask_baselines, baseline_scores
 from krisis.data.base import Judgement, RecordListSuite, Task
 from krisis.data.ckd.suite import CKDSuite
 from krisis.data.phq8.suite import PHQ8Suite
@@ -345,7 +345,7 @@ def test_a_fitted_baseline_refuses_people_of_another_source(backend, monkeypatch
 
 def test_baselines_of_a_mixed_run_are_told_apart_by_their_names(monkeypatch):
     suite = about(True, False, True)
-    found = baseline_scores(baseline_rows(suite, suite.load()), [Accuracy()])
+    found = baseline_scores(ask_baselines(suite, suite.load()).rows, [Accuracy()])
     counts = {name: scores["accuracy"].n_evaluated for name, scores in found.items()}
     assert counts == {
         "majority (synthetic)": 2,
@@ -355,7 +355,7 @@ def test_baselines_of_a_mixed_run_are_told_apart_by_their_names(monkeypatch):
     }
     assert found["majority (synthetic)"]["accuracy"].value == 0.0
     monkeypatch.setattr(Sources, "training", (False, False))
-    names = list(baseline_scores(baseline_rows(suite, suite.load()), [Accuracy()]))
+    names = list(baseline_scores(ask_baselines(suite, suite.load()).rows, [Accuracy()]))
     assert names == ["majority (real)", "always-abstain (synthetic)", "always-abstain (real)"]
 
 

@@ -6,10 +6,11 @@ import numpy as np
 from tests.invented_runs import edit_run
 
 from krisis import Benchmark, SuiteConfig, registry
+from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.baselines.constant import Majority
 from krisis.backends.baselines.rules import Guideline
-from krisis.benchmark import baseline_rows, baseline_scores
-from krisis.data.base import PatientRecord, RecordListSuite
+from krisis.benchmark import ask_baselines, baseline_scores
+from krisis.data.base import Judgement, PatientRecord, RecordListSuite
 from krisis.data.ckd.suite import CKDSuite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
@@ -23,9 +24,14 @@ from krisis.runs.load import list_runs, load_run
 from krisis.verbs.decide import own_baselines
 
 
+class Guess(BaseBackend):
+    def evaluate(self, record):
+        return BackendResponse(0)
+
+
 def test_the_scores_are_those_of_a_run_of_the_baseline():
     suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=20))
-    found = baseline_scores(baseline_rows(suite, suite.load()), usual_metrics())
+    found = baseline_scores(ask_baselines(suite, suite.load()).rows, usual_metrics())
     assert list(found) == list(suite.baselines)
     for name in suite.baselines:
         result = Benchmark(suite, registry.find("backends", name)()).run()
@@ -65,13 +71,40 @@ def test_a_baseline_that_cannot_be_prepared_is_left_out():
         baselines = ("majority", "always-abstain")
 
     suite = Bare([PatientRecord({"x": 1}, 0)])
-    found = baseline_scores(baseline_rows(suite, suite.load()), usual_metrics())
-    assert list(found) == ["always-abstain"]
+    found = ask_baselines(suite, suite.load())
+    assert list(found.rows) == ["always-abstain"]
+    assert "add training_records() to it" in found.left_out["majority"]
+
+
+def test_a_run_names_the_baselines_that_could_not_be_fitted_and_why(tmp_path):
+    class Bare(RecordListSuite):
+        baselines = ("majority",)
+
+    execution = Execution(baselines=True, recorder=Recorder(tmp_path))
+    result = Benchmark(Bare([PatientRecord({"x": 1}, 0)]), Guess(), execution=execution).run()
+    (path,) = list_runs(tmp_path)
+    for one in (result, load_run(path)):
+        (part,) = one.document().section("baselines").parts
+        (line,) = part.lines
+        assert line == (
+            "Left out: 'majority' is fitted on training records and the suite 'records' has none; "
+            "add training_records() to it, or choose 'always-abstain'."
+        )
+
+
+def test_a_rule_with_a_confidence_that_cannot_be_used_is_left_out():
+    class Percent(RecordListSuite):
+        rules = {"percent": lambda features, context: Judgement(0, 80)}  # noqa: RUF012
+        baselines = ("rule/percent",)
+
+    found = ask_baselines(suite := Percent([PatientRecord({"x": 1}, 0)]), suite.load())
+    assert found.rows == {}
+    assert "'rule/percent' gives the confidence 80" in found.left_out["rule/percent"]
 
 
 def test_a_suite_without_baselines_adds_nothing():
     suite = RecordListSuite([PatientRecord({"x": 1}, 0)])
-    assert baseline_scores(baseline_rows(suite, suite.load()), usual_metrics()) == {}
+    assert baseline_scores(ask_baselines(suite, suite.load()).rows, usual_metrics()) == {}
 
 
 def test_the_answers_of_baselines_are_kept_in_the_run_and_the_verdict_with_them(tmp_path):

@@ -31,7 +31,7 @@ from krisis.metrics.forms import MeanOfShares, Share
 from krisis.metrics.table import NO_LABEL, Table
 from krisis.results import account
 from krisis.results.result import BenchmarkResult
-from krisis.statistics import bootstrap
+from krisis.statistics import bootstrap, logistic
 from krisis.verbs.selective import artifact, evaluation
 
 Patch = pytest.MonkeyPatch
@@ -277,7 +277,7 @@ for _check in (FILE, SYNTHETIC):
             features, task, has_ckd, 10 * margin, **options
         ),
     )
-    instead(_check, "45 is a limit", deferral, "STAGE_LIMITS", (15.0, 30.0, 45.0, 60.0, 90.0))
+    instead(_check, "45 is a limit", kidney, "STAGE_LIMITS", (15.0, 30.0, 45.0, 60.0, 90.0))
     wrapped(_check, "egfr None", records, "_estimate_fields", lambda found: {**found, "egfr": None})
     wrapped(
         _check,
@@ -713,13 +713,15 @@ wrapped(
     lambda found: models.TemperatureScalingCalibrator(temperature=1 / found.temperature),
 )
 instead(CALIBRATORS, "weights are not penalised", models, "_PENALTY", 0.0)
-instead(
-    CALIBRATORS,
-    "features are not standardised",
-    models,
-    "_standards",
-    lambda features: (np.zeros(features.shape[1]), np.ones(features.shape[1])),
-)
+instead(CALIBRATORS, "logistic weights are not penalised", logistic, "_PENALTY", 0.0)
+for fit, module in (("linear", models), ("logistic", logistic)):
+    instead(
+        CALIBRATORS,
+        f"features are not standardised in a {fit} fit",
+        module,
+        "standards",
+        lambda features: (np.zeros(features.shape[1]), np.ones(features.shape[1])),
+    )
 instead(
     CALIBRATORS,
     "an isotonic fit is a step function",

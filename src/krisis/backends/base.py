@@ -29,10 +29,12 @@ class BackendResponse:
     figures such as token log-probabilities. Token counts are ``None`` where the provider does not
     report them; those of a batched call are shared out over its rows so that they add up. A
     confidence, count or latency that cannot be used is dropped and counted in
-    ``n_dropped_fields``: the answer was paid for.
+    ``n_dropped_fields``: the answer was paid for. A dropped confidence is named in
+    ``unusable_confidence``, and ends the run before its next call.
 
-    >>> BackendResponse(1, confidence=85).confidence is None
-    True
+    >>> response = BackendResponse(1, confidence=85)
+    >>> response.confidence is None, response.unusable_confidence
+    (True, '85')
     """
 
     prediction: Label | None
@@ -49,6 +51,7 @@ class BackendResponse:
     finish_reason: str = ""
     model: str = ""
     n_dropped_fields: int = field(default=0, init=False, compare=False)
+    unusable_confidence: str = field(default="", init=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.abstained, bool):
@@ -60,11 +63,14 @@ class BackendResponse:
             "output_tokens": _usable_count,
             "total_tokens": _usable_count,
         }
+        stated = self.confidence
         for name, usable in checks.items():
             given = getattr(self, name)
             if given is not None:
                 setattr(self, name, usable(given))
                 self.n_dropped_fields += getattr(self, name) is None
+        if stated is not None and self.confidence is None:
+            self.unusable_confidence = _brief(stated)
         # A row that cannot be read back from its file would cost the whole run.
         self.prediction = _checked_prediction(self.prediction)
         if not isinstance(self.raw_response, str) or not isinstance(self.prompt, str):
@@ -78,6 +84,12 @@ class BackendResponse:
         if judged.abstain:
             return cls(None, abstained=True, signals=signals)
         return cls(judged.answer, confidence=judged.confidence, signals=signals)
+
+
+def _brief(value: object) -> str:
+    """Name a value by itself where it is a number or a word, else by its kind."""
+    is_short = isinstance(value, int | float) or (isinstance(value, str) and len(value) <= 12)
+    return cut(repr(value)) if is_short else f"a {type(value).__name__}"
 
 
 def _checked_prediction(value: Any) -> Label | None:

@@ -13,6 +13,7 @@ from scipy import special
 from krisis.errors import InvalidValue
 from krisis.metrics.calibration import confidence_bin
 from krisis.metrics.table import FloatArray
+from krisis.statistics.logistic import fit_logistic, standards
 
 LOWEST_PROBABILITY = 1e-6
 N_BINS = 15
@@ -95,25 +96,12 @@ class LogisticCalibrator(_Weighted):
     @classmethod
     def fit(cls, features: FloatArray, target: FloatArray) -> LogisticCalibrator:
         """Minimise |w|²/2 + log loss; the intercept is free."""
-        means, scales = _standards(features)
-        design = np.column_stack([(features - means) / scales, np.ones(len(features))])
-        penalty = np.append(np.full(features.shape[1], _PENALTY), 0.0)
-
-        def loss(weights: FloatArray) -> tuple[float, FloatArray]:
-            linear = design @ weights
-            value = np.logaddexp(0.0, linear).sum() - target @ linear
-            slope = design.T @ (special.expit(linear) - target) + penalty * weights
-            return float(value + 0.5 * (penalty * weights) @ weights), slope
-
-        start = np.zeros(design.shape[1])
-        best = scipy.optimize.minimize(
-            loss, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-9, "ftol": 1e-15}
-        )
+        model = fit_logistic(features, np.column_stack([1.0 - target, target]))
         return cls(
-            means=means.tolist(),
-            scales=scales.tolist(),
-            weights=best.x[:-1].tolist(),
-            intercept=float(best.x[-1]),
+            means=model.means.tolist(),
+            scales=model.scales.tolist(),
+            weights=model.weights[:, 1].tolist(),
+            intercept=float(model.intercepts[1]),
         )
 
     def predict(self, features: FloatArray) -> FloatArray:
@@ -134,7 +122,7 @@ class LinearCalibrator(_Weighted):
     @classmethod
     def fit(cls, features: FloatArray, target: FloatArray) -> LinearCalibrator:
         """Solve the normal equations; the intercept is free."""
-        means, scales = _standards(features)
+        means, scales = standards(features)
         design = (features - means) / scales
         gram = design.T @ design + _PENALTY * np.eye(design.shape[1])
         weights = np.linalg.solve(gram, design.T @ (target - target.mean()))
@@ -240,14 +228,6 @@ def compute_binary_nll(probability: FloatArray, target: FloatArray) -> float:
 def _logit(probability: FloatArray) -> FloatArray:
     clipped = np.clip(probability, LOWEST_PROBABILITY, 1 - LOWEST_PROBABILITY)
     return np.asarray(special.logit(clipped))
-
-
-def _standards(features: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and standard deviation; a feature that never moves keeps scale 1."""
-    scales = features.std(axis=0)
-    # Equal values have a deviation of a few roundings.
-    scales[(scales < 1 / LARGEST) | ~np.isfinite(scales)] = 1.0
-    return features.mean(axis=0), scales
 
 
 def compute_ece(probability: FloatArray, target: FloatArray) -> float:

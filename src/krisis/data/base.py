@@ -181,6 +181,7 @@ class BaseDataSuite(ABC):
     tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType({})
     stores_text: bool = True
     baselines: tuple[str, ...] = ()
+    to_get_training_records: str = "add training_records() to it"
     notice: str = ""
     terms: str = ""
     feature_sets: tuple[FeatureSet, ...] = ()

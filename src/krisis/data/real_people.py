@@ -72,7 +72,7 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
 
     name = "real_people"
     source_name: str = ""
-    baselines: tuple[str, ...] = ("always-abstain", "majority", "logistic", "boosting")
+    baselines: tuple[str, ...] = ("always-abstain", "majority", "logistic")
 
     def __init__(self, config: SuiteConfig | None = None) -> None:
         super().__init__(config)

@@ -22,6 +22,7 @@ from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
 from krisis.outcomes import NO_PREDICTION, NOT_ALLOWED
 from krisis.results.call_totals import CallTotals
+from krisis.results.stops import UnusableConfidence
 
 Finished = Callable[[Batch, Sequence[EvaluationResult], CallTotals], None]
 
@@ -110,6 +111,8 @@ class Engine:
             if isinstance(outcome, BackendError):
                 rows.append(failed_row(case, outcome, self._review.error(outcome)))
                 continue
+            if outcome.unusable_confidence:
+                self._stop.request(UnusableConfidence(self._review.confidence_fault(case, outcome)))
             response = self._review.response(case, outcome)
             if prompt is None:
                 prompt = self._prompts.shared(response.prompt, batch, mode)
@@ -148,6 +151,14 @@ class StoragePolicy:
     def error(self, error: BackendError) -> str:
         """Return the text of a failure; where no text may be stored, it may quote the model."""
         return str(error) if self._suite.stores_text else _WITHHELD
+
+    def confidence_fault(self, case: Case, response: BackendResponse) -> str:
+        """Say what is wrong with a confidence, and what to return instead."""
+        given = response.unusable_confidence if self._suite.stores_text else _WITHHELD
+        return (
+            f"the backend gave the confidence {given} for the record {case.record.record_id!r}; "
+            "return a number between 0 and 1, or None where there is none"
+        )
 
     def row(self, case: Case, response: BackendResponse, *, prompt: str) -> EvaluationResult:
         """Return the row of a response: an answer, an abstention, or a reply that is neither."""

@@ -53,6 +53,7 @@ def take_all(found: Iterable[SourceRow | NotTaken], options: ImportOptions) -> T
     taken, taker = Taken(), _Taker(options)
     of_choices: dict[tuple[tuple[Label, str], ...], None] = {}
     deferred: list[bool] = []
+    empty: list[str] = []
     for asking in sorted(found, key=lambda one: getattr(one, "repeat", 0)):
         if isinstance(asking, NotTaken):
             taken.not_taken.append(asking)
@@ -62,6 +63,9 @@ def take_all(found: Iterable[SourceRow | NotTaken], options: ImportOptions) -> T
         except Unread:
             taken.n_unread += 1
             continue
+        except EmptyAnswer:
+            empty.append(asking.place)
+            continue
         except CannotTake as why:
             name = str(asking.record_id)[:LONGEST_NAME]
             taken.not_taken.append(NotTaken(asking.place, name, str(why)))
@@ -69,6 +73,12 @@ def take_all(found: Iterable[SourceRow | NotTaken], options: ImportOptions) -> T
         taken.rows.append(row)
         deferred.append(taker.abstains(row.ground_truth, asking))
         of_choices[asking.choices] = None
+    if empty:
+        have = "row has" if len(empty) == 1 else "rows have"
+        raise InvalidValue(
+            f"{len(empty):,} {have} no answer ({empty[0]}{', …' if len(empty) > 1 else ''}); say "
+            "what that means: --empty abstained, no_answer or unread"
+        )
     taken.answers = options.answer_pairs() or _common_answers(list(of_choices))
     taker.refuse_foreign_answers()
     taken.notes = taker.notes(taken.rows)
@@ -94,6 +104,10 @@ def _common_answers(found: Sequence[tuple[tuple[Label, str], ...]]) -> list[tupl
 
 class Unread(Exception):
     """A case that a reader never read: it is no row."""
+
+
+class EmptyAnswer(Exception):
+    """A row without an answer, of which nobody has said what that means."""
 
 
 class _Taker:
@@ -183,9 +197,7 @@ class _Taker:
                 return "no answer", NO_PREDICTION, None, False
             if self._options.empty == "unread":
                 raise Unread
-            raise CannotTake(
-                "it has no answer; say what that means: --empty abstained, no_answer or unread"
-            )
+            raise EmptyAnswer
         prediction = self._prediction(asking, truth)
         if not self._answers.allowed or prediction == MARKED_WRONG:
             return None, "", prediction, False

@@ -805,14 +805,15 @@ def _matrix(scores: MetricScores, task: TaskFacts | None) -> Table | None:
 
 
 def _baselines(result: BenchmarkResult) -> list[Section]:
-    """Return the run first, then every baseline on the same records."""
+    """Return the run, then every baseline on the same records, and why others are left out."""
     baselines = {
         name: scores
         for name, scores in result.baselines.items()
         if not is_itself(result.backend_name, name)
     }
+    left_out = [f"Left out: {why}." for why in result.baselines_left_out.values()]
     if not baselines:
-        return []
+        return _baseline_section(left_out)
     own: dict[str, Mapping[str, MetricScore]] = {
         f"this run ({source})": scores for source, scores in result.scores_by_source.items()
     } or {"this run": result.metric_scores}
@@ -825,14 +826,19 @@ def _baselines(result: BenchmarkResult) -> list[Section]:
         names = [name for name in result.metric_scores if name in scored]
         columns = dict(zip(names, names, strict=True))
     if not names:
-        return []
+        return _baseline_section(left_out)
     rows = [
         [who, *(_value(scores.get(name)) for name in names)]
         for who, scores in {**own, **baselines}.items()
     ]
     headed = (Column("name", "model"), *(Column("figure", columns[name]) for name in names))
-    table = Table(columns=headed, rows=rows)
-    return [Section(key="baselines", title="Baselines on the same records", parts=[table])]
+    return _baseline_section(left_out, Table(columns=headed, rows=rows))
+
+
+def _baseline_section(left_out: Sequence[str], *tables: Table) -> list[Section]:
+    parts: list[Content] = [*tables, *([Sentences(left_out)] if left_out else [])]
+    title = "Baselines on the same records"
+    return [Section(key="baselines", title=title, parts=parts)] if parts else []
 
 
 def _value(score: MetricScore | None) -> float | str:

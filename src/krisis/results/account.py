@@ -263,7 +263,7 @@ _DERIVED = (
 )
 _TYPED = (
     *("stopped", "stop_cause", "stop_rule", "damage", "attrition", "agreement"),
-    "baselines",
+    *("baselines", "baselines_left_out"),
 )
 
 
@@ -281,6 +281,7 @@ class RunFacts:
     agreement: RepeatAgreement | None = None
     baselines: ScoresByName = field(default_factory=dict)
     baseline_rows: Mapping[str, Rows] = field(default_factory=dict)
+    baselines_left_out: Mapping[str, str] = field(default_factory=dict)  # and why
     scores_by_source: ScoresByName = field(default_factory=dict)
     other: JsonMapping = field(default_factory=dict)
 
@@ -303,6 +304,7 @@ class RunFacts:
             **({"agreement": asdict(self.agreement)} if self.agreement else {}),
             **_score_entries("scores_by_source", self.scores_by_source),
             **_score_entries("baselines", self.baselines),
+            **({"baselines_left_out": self.baselines_left_out} if self.baselines_left_out else {}),
             **self.other,
         }
         return dict(plain(content))
@@ -342,6 +344,9 @@ class RunFacts:
             damage=str(extras.get("damage", "")),
             agreement=_checked(RepeatAgreement, agreement, "agreement") if agreement else None,
             baselines=_scores(extras, "baselines"),
+            baselines_left_out=_checked(
+                dict[str, str], extras.get("baselines_left_out") or {}, "baselines_left_out"
+            ),
             scores_by_source=_scores(extras, "scores_by_source"),
             other={name: value for name, value in extras.items() if name not in known},
         )

@@ -61,6 +61,12 @@ class TooManyFailures(StopCause):
     """More records failed than ``max_failures`` allows."""
 
 
+class UnusableConfidence(StopCause):
+    """The backend states a confidence that is no number between 0 and 1: its code must change."""
+
+    exit_code: ClassVar[int] = 2
+
+
 class KeyRefused(StopCause):
     """The provider does not accept the key."""
 
@@ -94,6 +100,7 @@ STOP_CAUSES: dict[str, type[StopCause]] = {
         Decided,
         Detached,
         TooManyFailures,
+        UnusableConfidence,
         KeyRefused,
         AccountRefused,
         RequestsRefused,

@@ -22,6 +22,7 @@ from krisis.data.ckd.courses import course_label, in_window, shown_egfr, shown_v
 from krisis.data.ckd.deferral import Deferral, broken_rules, seed_flags
 from krisis.data.ckd.egfr import ckd_epi_2021, stage
 from krisis.data.ckd.imputation import Imputer
+from krisis.data.ckd.questions import listed_limits
 from krisis.data.ckd.reading import Question, ideal_probabilities
 from krisis.data.ckd.schema import FEATURES, REDUCED
 from krisis.data.ckd.suite import CKDSuite
@@ -384,24 +385,66 @@ def test_the_checklist_by_hand(changed, task, rules):
     assert broken_rules({**usual, **changed}, task) == rules
 
 
-def test_unknown_sex_flags_a_stage_that_it_decides(cohort_file):
-    n_deferred = 0
+def test_an_unknown_sex_that_decides_the_stage_is_a_reason_and_no_flag(cohort_file):
+    n_by_sex = n_safe = 0
     for record in suite("staging", "full", cohort_file).load():
         truth = record.metadata
         both = {stage(truth[f"egfr_if_{sex}"]) for sex in ("female", "male")}
         assert record.features["sex"] is None
-        assert truth["truth_depends_on_sex"] is (len(both) == 2)
-        assert truth["near_threshold"] or len(both) == 1
-        n_deferred += len(both) == 2
-    assert n_deferred > 5
+        assert truth["truth_depends_on_sex"] is truth["sex_unknown"] is (len(both) == 2)
+        due = truth["should_abstain"]
+        assert ("sex_unknown" in truth["abstain_reasons"]) is (due and truth["sex_unknown"])
+        n_by_sex += truth["sex_unknown"]
+        n_safe += truth["sex_unknown"] and not due
+    assert n_by_sex > n_safe > 5
     described = suite("staging", "full", cohort_file).describe()
-    assert described["n_truth_depends_on_sex"] == n_deferred
-    assert (
-        f"; {n_deferred} evaluated have a stage that depends on their sex" in described["account"]
-    )
+    assert described["n_truth_depends_on_sex"] == n_by_sex
+    assert f"; {n_by_sex} evaluated have a stage that depends on their sex" in described["account"]
     known = suite("staging", "full", cohort_file, sex="engineered").describe()
     assert known["n_truth_depends_on_sex"] == 0
     assert "depends on their sex" not in known["account"]
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "limits"),
+    [
+        ("detection", {}, {60}),
+        ("detection", {"split_stage_3": True}, {60}),
+        ("detection", {"preset": "v0.1"}, {15, 30, 60, 90}),
+        ("staging", {}, {15, 30, 60, 90}),
+        ("staging", {"split_stage_3": True}, {15, 30, 45, 60, 90}),
+        ("staging", {"split_stage_3": True, "preset": "v0.1"}, {15, 30, 60, 90}),
+    ],
+)
+def test_a_case_is_near_a_limit_that_can_change_the_answer_asked(
+    task, options, limits, cohort_file
+):
+    found = suite(task, "full", cohort_file, **options)
+    near = set()
+    for record in found.load():
+        rate = record.metadata["egfr"]
+        beside = {one for one in limits if rate is not None and abs(rate - one) <= 3}
+        assert record.metadata["near_threshold"] is bool(beside)
+        near |= beside
+    assert near == limits
+    assert f"of {listed_limits(sorted(limits))}" in found.describe()["deferral"]["words"]
+    assert f"of {listed_limits(sorted(limits))}" in found.task.policy[0]
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "counts"),
+    [  # near a limit, diagnosis against eGFR, either, sex unknown and decisive
+        ("detection", {}, (18, 33, 45, 50)),
+        ("staging", {}, (69, 33, 94, 135)),
+        ("staging", {"split_stage_3": True}, (85, 33, 110, 164)),
+        ("detection", {"preset": "v0.1"}, (67, 55, 112, 0)),
+    ],
+)
+def test_the_flags_of_the_uci_file_are_counted(task, options, counts, real_ckd_file):
+    found = CKDSuite(SuiteConfig(task=task), real_ckd_file, **options)
+    records = [r for r in (*found.load(), *found.training_records()) if r.source == "real"]
+    names = ("near_threshold", "label_conflicts_with_stage", "should_abstain", "sex_unknown")
+    assert tuple(sum(r.metadata[name] for r in records) for name in names) == counts
 
 
 def test_real_and_synthetic_patients_can_be_in_one_run(cohort_file):

@@ -20,7 +20,7 @@ from tests.documents import has_row
 from krisis import Benchmark, SuiteConfig
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.prompt import build_prompt
-from krisis.benchmark import baseline_rows
+from krisis.benchmark import ask_baselines
 from krisis.data.support2 import file as support2_file
 from krisis.data.support2.file import SUPPORT2
 from krisis.data.support2.suite import FINDINGS, OUTCOMES, Support2Suite
@@ -205,7 +205,7 @@ def test_the_physician_answers_by_their_probability_and_only_where_they_gave_one
 
 def test_the_baselines_of_a_report_name_how_many_cases_physicians_read(made_up_support2):
     suite = Support2Suite()
-    rows = baseline_rows(suite, suite.records())
+    rows = ask_baselines(suite, suite.records()).rows
     n = sum(record.record_id in suite.readers["physician"] for record in suite.records())
     assert f"physician (read {n} of 48)" in rows
     assert len(rows[f"physician (read {n} of 48)"]) == n
@@ -218,7 +218,7 @@ def test_the_baselines_of_a_report_name_how_many_cases_physicians_read(made_up_s
 
 def test_nobody_foresaw_death_in_hospital(made_up_support2):
     suite = Support2Suite(SuiteConfig(task="hospital"))
-    assert not [name for name in baseline_rows(suite, suite.records()) if "physician" in name]
+    assert not [name for name in ask_baselines(suite, suite.records()).rows if "physician" in name]
     with pytest.raises(InvalidValue, match=r"read no cases .*'hospital' \(its readers: nobody\)"):
         Benchmark(suite, backend_from_name("physician"), []).run()
 
@@ -340,7 +340,7 @@ def test_an_unknown_file_is_refused_with_those_there_are(tmp_path):
 def readings(task):
     """Return what every reader said of all patients; the fitted baselines have nobody to fit on."""
     suite = Support2Suite(SuiteConfig(task=task), cases="all")
-    found = baseline_rows(suite, suite.records())
+    found = ask_baselines(suite, suite.records()).rows
     return {name.partition(" (")[0]: rows for name, rows in found.items()}
 
 

@@ -9,7 +9,7 @@ from tests.data.table.conftest import CSV, Clinic, task_of
 
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.prompt import build_prompt
-from krisis.benchmark import Benchmark, baseline_rows
+from krisis.benchmark import Benchmark, ask_baselines
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.results.base import BenchmarkResult
 
@@ -48,7 +48,7 @@ def test_a_reader_answers_the_cases_that_they_read(clinic: Clinic) -> None:
     assert result.backend_name == "reader/dr_a"
     assert len(read) < len(asked)
     assert result.suite_description["read"] == f"{len(read)} of {len(asked)}"
-    names = baseline_rows(suite, suite.records())
+    names = ask_baselines(suite, suite.records()).rows
     assert f"reader/dr_a (read {len(read)} of {len(asked)})" in names
 
 

@@ -18,6 +18,7 @@ from tests.data.table.conftest import CSV, Clinic, task_of
 
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.prompt import build_prompt
+from krisis.benchmark import ask_baselines
 from krisis.data.checks import check_records
 from krisis.data.table import cases, declaration, source
 from krisis.data.table.choices import N_DRAWN, drawn_number
@@ -227,6 +228,14 @@ def test_baselines_are_fitted_on_and_taken_from_the_file(clinic: Clinic) -> None
     assert [found[name].prediction for name in ("v03", "v04", "v07")] == [0, 1, 1]
     with pytest.raises(UserError, match="reads 'site', which the model is not shown"):
         clinic.suite(lambda content: content["baselines"].update(rule={1: "site = 'A'"})).records()
+
+
+def test_without_a_split_the_fitted_baselines_say_what_to_add(clinic: Clinic) -> None:
+    suite = clinic.suite(lambda content: content.pop("split"))
+    found = ask_baselines(suite, suite.records())
+    assert sorted(found.left_out) == ["logistic", "majority"]
+    for why in found.left_out.values():
+        assert "add `split:` to " in why
 
 
 def test_the_description_has_hash_account_and_provenance(clinic: Clinic) -> None:

@@ -189,7 +189,6 @@ def test_a_log_that_was_stopped_is_incomplete(tmp_path: Path) -> None:
             "several values (a, b), one of which is taken with --scorer choice.KEY",
         ),
         ({"scores": {"choice": {"value": "I", "answer": "A"}}}, "marks it wrong though"),
-        ({"scores": {"choice": {"value": "I", "answer": ""}}}, "--empty abstained"),
         ({"scores": {}}, "has not scored it"),
         ({"target": ""}, "no right answer"),
         ({"target": 3}, "its target is not text"),
@@ -256,6 +255,12 @@ def test_a_limit_before_any_reply_is_a_failure_however_it_was_scored(
         assert (row.outcome, row.failure_class) == ("not_evaluated", "limit")
     right = changed_log(tmp_path, **cut, scores={scorer: {"value": "C", "answer": "x"}})
     assert rows_of(right)[0].outcome == "answered"
+
+
+def test_an_empty_answer_that_is_marked_wrong_stops_the_import(tmp_path: Path) -> None:
+    path = changed_log(tmp_path, scores={"choice": {"value": "I", "answer": ""}})
+    with pytest.raises(UserError, match=r"1 row has no answer .*--empty abstained, no_answer or"):
+        rows_of(path)
 
 
 def test_an_empty_reply_that_is_marked_wrong_is_no_answer_unless_a_tool_was_called(

@@ -81,7 +81,6 @@ def test_columns_are_taken_for_what_they_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("x,p,1,,0.5,0,,0,m", "say what that means: --empty"),
         ("x,p,,1,0.5,0,,0,m", "it has no right answer"),
         ("x,p,1,1,nan,0,,0,m", "the confidence 'nan' is not a number"),
         ("x,p,1,1,-0.1,0,,0,m", "lies outside 0 to 1"),
@@ -144,9 +143,20 @@ def test_a_percent_sign_needs_the_scale_of_100(tmp_path: Path) -> None:
         read(path, confidence="sure", confidence_scale=1)
 
 
+def test_empty_answers_stop_an_import_until_it_is_said_what_they_mean(tmp_path: Path) -> None:
+    path = table(tmp_path, "label,said", "1,1", "1,", "0,0", "0,")
+    options = ("--truth", "label", "--prediction", "said", "-o", tmp_path / "runs")
+    done = krisis("import", path, "--as", "csv", *options)
+    asks = "2 rows have no answer (line 3, …); say what that means: --empty abstained, no_answer or"
+    assert asks in unwrapped(str(done.exception))
+    assert not (tmp_path / "runs").exists()
+    assert krisis("import", path, "--as", "csv", *options, "--empty", "unread").exit_code == 0
+
+
 def test_nan_is_an_empty_answer(tmp_path: Path) -> None:
     path = table(tmp_path, "label,said", "1,NaN", "1,1")
-    assert "--empty abstained" in read(path).taken.not_taken[0].reason
+    with pytest.raises(UserError, match=r"1 row has no answer \(line 2\); say what that means"):
+        read(path)
     assert [row.abstained for row in read(path, empty="abstained").taken.rows] == [True, False]
 
 
@@ -354,7 +364,7 @@ def test_commands_that_ask_a_model_refuse_it(command: list[str], runs: list[Path
 
 
 def test_rows_that_were_not_taken_are_in_the_run_and_its_attrition(tmp_path: Path) -> None:
-    path = table(tmp_path, "label,said", "1,1", "1,", "0,0")
+    path = table(tmp_path, "label,said", "1,1", ",1", "0,0")
     options = ("--truth", "label", "--prediction", "said", "-o", tmp_path / "runs")
     done = krisis("import", path, "--as", "csv", *options)
     assert done.exit_code == 0

@@ -118,7 +118,7 @@ def test_a_backend_says_whether_its_key_and_sdk_are_there(monkeypatch: pytest.Mo
     assert info("openai/some-model")["commands"][0].endswith("openai/NAME --limit 20 --dry-run")
 
 
-@pytest.mark.parametrize(("name", "extra"), [("local", "local"), ("logistic", "baselines")])
+@pytest.mark.parametrize(("name", "extra"), [("local", "local"), ("boosting", "baselines")])
 def test_a_backend_without_a_provider_says_its_extra_and_nothing_of_keys(
     name: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ def training_by_source(
     if not records:
         raise InvalidValue(
             f"{backend.name!r} is fitted on training records and the suite {suite.name!r} has "
-            "none; choose 'always-abstain', or add training_records() to it"
+            f"none; {suite.to_get_training_records}, or choose 'always-abstain'"
         )
     found = {}
     for source in sorted({record.source for record in suite.records() or records}):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,33 +17,22 @@ from krisis.costs import Costs
 from krisis.data.base import BaseDataSuite, Features, Judgement, Label, PatientRecord
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.json_values import JsonObject
+from krisis.statistics.logistic import N_FOLDS, CalibratedLogistic
 
 Array = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+Chances = Callable[[Array], Array]  # rows to the probability of each answer
 MAX_WORDS_PER_COLUMN = 12
 
 
-class Model(Protocol):
-    """What is needed of a classifier of scikit-learn."""
-
-    def fit(self, rows: Array, codes: npt.NDArray[np.int64]) -> Model:
-        """Learn from rows and the codes of their answers."""
-
-    def predict_proba(self, rows: Array) -> Array:
-        """Return the probability of each answer for every row."""
-
-
 class Fitted(BaseBackend):
-    """A calibrated classifier of scikit-learn that acts by the costs of the task.
+    """A calibrated classifier that acts by the costs of the task.
 
     With ``answer_all`` it gives its likeliest answer to every case, for a curve over all of them.
     """
 
     name = "fitted"
-    packages = ("scikit-learn", "numpy")
-    extra = "baselines"
-    sdk = "sklearn"
     fills_gaps = True
-    averages_folds = True
 
     def __init__(self, *, answer_all: bool = False) -> None:
         if not isinstance(answer_all, bool):
@@ -55,8 +42,8 @@ class Fitted(BaseBackend):
         self._fitted: dict[str, _Fit] = {}
 
     @abstractmethod
-    def model(self) -> Model:
-        """Return an unfitted classifier."""
+    def fit(self, rows: Array, codes: Codes) -> Chances:
+        """Learn from rows and the codes of their answers."""
 
     def prepare(self, suite: BaseDataSuite) -> None:
         """Fit a model on the training records of each source."""
@@ -68,30 +55,12 @@ class Fitted(BaseBackend):
         features = [record.features for record in records]
         table = FeatureTable.fit(features, fills_gaps=self.fills_gaps)
         answers = sorted({record.label for record in records}, key=str)
-        codes = np.array([answers.index(record.label) for record in records])
-        model = self._calibrated(codes)
-        with _one_thread():
-            model.fit(table.rows(features), codes)
-        return _Fit(table, model, answers)
-
-    def _calibrated(self, codes: npt.NDArray[np.int64]) -> Model:
-        """Return the model, calibrated as far as the rarest answer allows."""
-        try:
-            from sklearn.calibration import CalibratedClassifierCV
-        except ImportError:
-            raise MissingExtra.named("baselines", f"the baseline {self.name!r}") from None
-        counts = Counter(codes.tolist())
-        if len(counts) < 2:
+        if len(answers) < 2:
             raise InvalidValue(
                 f"{self.name!r} needs training records with at least two different labels"
             )
-        n_folds = min(5, *counts.values())
-        model = self.model()
-        if n_folds > 1:
-            model = CalibratedClassifierCV(
-                model, method="temperature", cv=n_folds, ensemble=self.averages_folds
-            )
-        return model
+        codes = np.array([answers.index(record.label) for record in records])
+        return _Fit(table, self.fit(table.rows(features), codes), answers)
 
     def evaluate(self, record: PatientRecord) -> BackendResponse:
         """Judge one record."""
@@ -106,42 +75,39 @@ class Fitted(BaseBackend):
             made = fits[here[0]]
             chances = made.chances([records[place].features for place in here])
             for place, row in zip(here, chances, strict=True):
-                responses[place] = self._response(row, made.answers)
+                responses[place] = decide(
+                    row, made.answers, self._costs, answer_all=self.answer_all
+                )
         return [response for response in responses if response is not None]
-
-    def _response(self, chances: Array, answers: list[Label]) -> BackendResponse:
-        found = {answer: min(1.0, float(p)) for answer, p in zip(answers, chances, strict=True)}
-        judged = Judgement.by_cost(self._costs, found)
-        if self.answer_all:
-            likeliest = max(found, key=found.__getitem__)
-            judged = Judgement(likeliest, found[likeliest])
-        return BackendResponse.of(judged)
 
     def identity(self) -> JsonObject:
         """Return the name, and that every case is answered if so."""
         return {"backend": self.name, **({"answer_all": True} if self.answer_all else {})}
 
 
+def decide(
+    chances: Array, answers: Sequence[Label], costs: Costs, *, answer_all: bool
+) -> BackendResponse:
+    """Return what a reader by these probabilities does, or its likeliest answer to every case."""
+    found = {answer: min(1.0, float(p)) for answer, p in zip(answers, chances, strict=True)}
+    judged = Judgement.by_cost(costs, found)
+    if answer_all:
+        likeliest = max(found, key=found.__getitem__)
+        judged = Judgement(likeliest, found[likeliest], judged.signals)
+    return BackendResponse.of(judged)
+
+
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """A fitted model with its columns and answers."""
+    """What was fitted, with its columns and answers."""
 
     table: FeatureTable
-    model: Model
+    of_rows: Chances
     answers: list[Label]
 
     def chances(self, features: Sequence[Features]) -> Array:
         """Return the probability of each answer for every case."""
-        with _one_thread():
-            return self.model.predict_proba(self.table.rows(features))
-
-
-def _one_thread() -> AbstractContextManager[object]:
-    """Keep boosted trees to one thread: on a busy machine several take many times as long."""
-    from threadpoolctl import threadpool_limits  # comes with scikit-learn
-
-    limits: AbstractContextManager[object] = threadpool_limits(1)
-    return limits
+        return self.of_rows(self.table.rows(features))
 
 
 class Logistic(Fitted):
@@ -152,15 +118,11 @@ class Logistic(Fitted):
     """
 
     name = "logistic"
+    packages = ("scipy", "numpy")
 
-    def model(self) -> Model:
-        """Return a logistic regression on standardised columns."""
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
-        model: Model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-        return model
+    def fit(self, rows: Array, codes: Codes) -> Chances:
+        """Fit on standardised columns, calibrated as far as the rarest answer allows."""
+        return CalibratedLogistic.fit(rows, codes).chances
 
 
 class Boosting(Fitted):
@@ -170,17 +132,40 @@ class Boosting(Fitted):
     """
 
     name = "boosting"
+    packages = ("scikit-learn", "numpy")
+    extra = "baselines"
+    sdk = "sklearn"
     fills_gaps = False
-    averages_folds = False  # one model instead of five, each of which is slow to ask
 
-    def model(self) -> Model:
-        """Return boosted trees with a seed of their own."""
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        model: Model = HistGradientBoostingClassifier(
+    def fit(self, rows: Array, codes: Codes) -> Chances:
+        """Fit trees with a seed of their own, calibrated as far as the rarest answer allows."""
+        try:
+            from sklearn.calibration import CalibratedClassifierCV
+            from sklearn.ensemble import HistGradientBoostingClassifier
+        except ImportError:
+            raise MissingExtra.named(self.extra, f"the baseline {self.name!r}") from None
+        model = HistGradientBoostingClassifier(
             max_iter=150, learning_rate=0.05, max_leaf_nodes=8, min_samples_leaf=20, random_state=0
         )
-        return model
+        n_folds = min(N_FOLDS, int(np.bincount(codes).min()))
+        if n_folds > 1:  # one model instead of one per fold, each of which is slow to ask
+            model = CalibratedClassifierCV(model, method="temperature", cv=n_folds, ensemble=False)
+        with _one_thread():
+            model.fit(rows, codes)
+
+        def chances(asked: Array) -> Array:
+            with _one_thread():
+                return np.asarray(model.predict_proba(asked))
+
+        return chances
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Keep boosted trees to one thread: on a busy machine several take many times as long."""
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    limits: AbstractContextManager[object] = threadpool_limits(1)
+    return limits
 
 
 @dataclass(frozen=True, slots=True)

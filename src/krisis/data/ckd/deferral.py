@@ -18,7 +18,7 @@ from krisis.data.ckd.egfr import (
     CATEGORY_LIMITS,
     category_index,
     ckd_epi_2021,
-    stage,
+    printed_down,
 )
 from krisis.data.ckd.schema import in_other_unit, is_implausible, usable
 from krisis.errors import InvalidValue
@@ -40,7 +40,7 @@ AMBIGUOUS_CHANGE = (0.15, 0.25)
 class Deferral:
     """When the seeds flag a case as one to defer.
 
-    ``margin_ml_min`` is the distance to a limit of staging within which they do.
+    ``margin_ml_min`` is the distance to a limit within which they do.
     """
 
     margin_ml_min: float = 3.0
@@ -110,31 +110,39 @@ def shown_estimate(features: Features) -> float | None:
     return sum(rates) / len(rates) if rates else None
 
 
+def limits_asked(task: str, *, split_stage_3: bool = False) -> tuple[float, ...]:
+    """Return the limits of the eGFR that can change the answer to a question.
+
+    45 parts G3a from G3b and is a limit only where they are told apart.
+    """
+    if task == Task.DETECTION:
+        return (CHRONIC_LIMIT,)
+    if task == Task.STAGING and not split_stage_3:
+        return STAGE_LIMITS
+    return CATEGORY_LIMITS if task in (Task.STAGING, Task.RISK) else ()
+
+
+def sex_decides(features: Features, limits: Iterable[float]) -> bool:
+    """Say whether sex is not shown and the estimates of both lie on two sides of a limit."""
+    rates = shown_estimates(features).values()
+    return any(len({rate < limit for rate in rates}) > 1 for limit in limits)
+
+
 def seed_flags(
     features: Features,
     task: str,
     has_ckd: bool | None,
     margin_ml_min: float,
     *,
-    split_stage_3: bool = False,
-    sex_decides: bool = True,
+    limits: Iterable[float] = STAGE_LIMITS,
 ) -> dict[str, bool]:
-    """Return the three flags of the seeds; those that do not apply to a task are False.
-
-    45 parts G3a from G3b and is a limit only where they are told apart. With ``sex_decides`` a
-    case is near a threshold, too, where the sex that is not shown decides the stage.
-    """
+    """Return the three flags of the seeds; those that do not apply to a task are False."""
     near = conflict = ambiguous = False
     rate = shown_estimate(features)
     if task == Task.PROGRESSION:
         ambiguous = _is_ambiguous(features)
     elif rate is not None:
-        limits = CATEGORY_LIMITS if split_stage_3 else STAGE_LIMITS
-        near = any(abs(rate - limit) <= margin_ml_min for limit in limits)
-        by_sex = {
-            stage(one, split_stage_3=split_stage_3) for one in shown_estimates(features).values()
-        }
-        near = near or (sex_decides and len(by_sex) > 1)
+        near = any(abs(printed_down(rate, 2) - limit) <= margin_ml_min for limit in limits)
         conflict = has_ckd is not None and (rate < CHRONIC_LIMIT) is not has_ckd
     return {
         "near_threshold": near,

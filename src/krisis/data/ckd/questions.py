@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +38,10 @@ class Asking(Protocol):
     @property
     def split_stage_3(self) -> bool:
         """Say whether stage 3 is asked for in two parts."""
+
+    @property
+    def flag_limits(self) -> tuple[float, ...]:
+        """Return the limits of the eGFR near which a case of a file is flagged."""
 
     @property
     def measured_gfr(self) -> bool:
@@ -105,10 +109,19 @@ def _policy(name: str, asking: Asking) -> tuple[str, ...]:
     stated, words = _STATED[name], _STATED["rules"]
     if asking.data_path is None:
         return tuple(words[rule] for rule in stated["rules"])
-    margin = f"{asking.deferral.margin_ml_min:g}"
-    limits = "15, 30, 45, 60 or 90" if asking.split_stage_3 else "15, 30, 60 or 90"
+    margin, limits = f"{asking.deferral.margin_ml_min:g}", listed_limits(asking.flag_limits)
     rules = stated.get("file_rules", ())
     return tuple(words[rule].format(margin=margin, limits=limits) for rule in rules)
+
+
+def listed_limits(limits: Sequence[float]) -> str:
+    """Return limits as a sentence lists them.
+
+    >>> listed_limits([60.0]), listed_limits([15.0, 30.0, 60.0])
+    ('60', '15, 30 or 60')
+    """
+    words = [f"{limit:g}" for limit in limits]
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def descriptions(*, courses: bool = False) -> dict[str, FeatureDescription]:

@@ -18,6 +18,7 @@ from krisis.data.ckd.deferral import (
     Deferral,
     broken_rules,
     seed_flags,
+    sex_decides,
     shown_estimate,
     shown_estimates,
 )
@@ -45,7 +46,11 @@ Real: TypeAlias = UciPatient | VisitPatient | LabPatient
 
 @dataclass(frozen=True, slots=True)
 class RecordMaker:
-    """The choices under which patients become records of one task."""
+    """The choices under which patients become records of one task.
+
+    Near one of the ``limits`` of the eGFR a case is flagged; with ``by_flags``, the flags decide of
+    synthetic patients, too.
+    """
 
     config: SuiteConfig
     question: Question
@@ -53,6 +58,7 @@ class RecordMaker:
     costs: Costs
     sex: str = "unknown"
     display_imputer: Imputer | None = None
+    limits: tuple[float, ...] = ()
     by_flags: bool = False
 
     def synthetic(
@@ -168,22 +174,27 @@ class RecordMaker:
     ) -> PatientRecord:
         flags = self._flags(features, has_ckd)
         estimates = shown_estimates(features)
+        by_sex = sex_decides(features, self.limits)
         metadata = {
             "synthetic": False,
             "source": "file",
             **_estimate_fields(features),
             **{f"egfr_if_{n}": printed_down(v, 2) for n, v in estimates.items()},
             "sex_source": sex_source,
-            "truth_depends_on_sex": len(set(map(self._stage, estimates.values()))) > 1,
+            "truth_depends_on_sex": by_sex and self.question.task == Task.STAGING,
             "imputed": imputed,
-            **self._due(any(flags.values()), flags, []),
+            "sex_unknown": by_sex,
+            **self._due(any(flags.values()), {**flags, "sex_unknown": by_sex}, []),
             "rules": broken_rules(features, self.question.task),
             **flags,
         }
         return PatientRecord(features, label, metadata, name)
 
     def _due(self, due: bool, flags: Mapping[str, bool], reasons: list[str]) -> JsonObject:
-        """Return the deferral label; of a file and of the preset, the flags are the reasons."""
+        """Return the deferral label; of a file and of the preset, its reasons are the flags.
+
+        An unknown sex that decides the answer is named beside a flag, and is none itself.
+        """
         named = (
             reasons if reasons and not self.by_flags else [f for f, is_so in flags.items() if is_so]
         )
@@ -201,8 +212,7 @@ class RecordMaker:
             self.question.task,
             has_ckd,
             self.deferral.margin_ml_min,
-            split_stage_3=self.question.split_stage_3,
-            sex_decides=not self.by_flags,
+            limits=self.limits,
         )
 
     def _label(self, patient: SyntheticPatient | Course) -> Label:

@@ -22,10 +22,10 @@ from krisis.data.base import (
 )
 from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
 from krisis.data.ckd.courses import Course, draw_courses
-from krisis.data.ckd.deferral import Deferral
+from krisis.data.ckd.deferral import STAGE_LIMITS, Deferral, limits_asked
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
 from krisis.data.ckd.labs import is_lab_table, read_lab_courses, read_labs
-from krisis.data.ckd.questions import task_of
+from krisis.data.ckd.questions import listed_limits, task_of
 from krisis.data.ckd.reading import (
     KidneyRule,
     Question,
@@ -166,6 +166,13 @@ class CKDSuite(BaseDataSuite):
         return rules
 
     @property
+    def flag_limits(self) -> tuple[float, ...]:
+        """Return the limits of the eGFR near which a case is flagged; the preset has the seeds'."""
+        if self.preset is not None:
+            return STAGE_LIMITS
+        return limits_asked(self.task_name, split_stage_3=self.split_stage_3)
+
+    @property
     def _question(self) -> Question:
         return Question(self.task_name, self.split_stage_3, self.measured_gfr)
 
@@ -205,12 +212,11 @@ class CKDSuite(BaseDataSuite):
         )
         if self.config.by_policy:
             uncertain += ", or if a rule of the policy says so"
-        by_sex = "" if self.preset else ", sex is not stated and decides the stage"
         flagged = (
             "the change is 15 to 25 %, or fewer than two estimates are shown"
             if self.config.task == Task.PROGRESSION
-            else f"the eGFR is within {deferral.margin_ml_min:g} mL/min/1.73 m² of a limit of the "
-            f"stages{by_sex}, or the diagnosis contradicts the stage"
+            else f"the eGFR is within {deferral.margin_ml_min:g} mL/min/1.73 m² of "
+            f"{listed_limits(self.flag_limits)}, or the diagnosis contradicts the stage"
         )
         if self.data_path is None and self.preset is None:
             return f"A case should be deferred if {uncertain}."
@@ -278,8 +284,7 @@ class CKDSuite(BaseDataSuite):
         n_by_sex = _n_truth_depends_on_sex(real.held_out)
         verb = "has" if n_by_sex == 1 else "have"
         by_sex = (
-            f"; {n_by_sex} evaluated {verb} a stage that depends on their sex, which is not "
-            "stated, and should be deferred"
+            f"; {n_by_sex} evaluated {verb} a stage that depends on their sex, which is not stated"
         )
         return (
             f"{self._file.path.name}: {real.n_read} patients read;{left} {len(real.held_out)} held "
@@ -383,6 +388,7 @@ class CKDSuite(BaseDataSuite):
             self.task.costs,
             self.sex,
             imputer,
+            limits=self.flag_limits,
             by_flags=self.preset is not None,
         )
 

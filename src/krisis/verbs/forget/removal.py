@@ -475,6 +475,7 @@ def _rescored(old: BenchmarkResult, new: BenchmarkResult, patient: _Patient) -> 
     answered = new.provenance.models_answered
     new.provenance = replace(old.provenance, models_answered=answered, removed=None)
     new.spending, new.stop_rule, new.other = old.spending, old.stop_rule, old.other
+    new.baselines_left_out = old.baselines_left_out
     new.stop = old.stop
     if isinstance(old.stop, StopCause):
         new.stop = type(old.stop)(patient.without(old.stop.sentence))

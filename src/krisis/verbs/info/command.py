@@ -361,7 +361,7 @@ def _suite_command(name: str, suite: BaseDataSuite | None = None) -> str:
     if name == "table":
         return "krisis init patients.csv"
     kind = suite or registry.find_or_load("suites", name)
-    own = [one for one in kind.baselines if not one.startswith(("always-", "rule/", "logistic"))]
+    own = [one for one in kind.baselines if not one.startswith(("always-", "rule/"))]
     return f"krisis run {name} --model {own[-1] if own else 'always-abstain'}"
 
 

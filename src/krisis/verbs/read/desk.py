@@ -24,7 +24,7 @@ from krisis import __version__
 from krisis.answers import AnswerSet, Label
 from krisis.backends.base import BackendResponse
 from krisis.backends.prompt import build_reader_text
-from krisis.benchmark import baseline_rows, baseline_scores
+from krisis.benchmark import ask_baselines, baseline_scores
 from krisis.data.base import BaseDataSuite, Records
 from krisis.data.checks import check_records
 from krisis.errors import InvalidFile, InvalidValue
@@ -160,7 +160,7 @@ class ReaderRun:
     def _result(self) -> BenchmarkResult:
         rows = Rows([self.rows[position] for position in sorted(self.rows)], Answers.of(self._task))
         metrics = usual_metrics(self._suite.task.metrics)
-        baselines = baseline_rows(self._suite, [self._records[at] for at in sorted(self.rows)])
+        baselines = ask_baselines(self._suite, [self._records[at] for at in sorted(self.rows)])
         elapsed = self._elapsed_before + time.monotonic() - self._started
         facts = RunFacts(
             provenance=self._recorder.signed(
@@ -174,8 +174,9 @@ class ReaderRun:
             ),
             spending=Spending.of(CallTotals(), rows, elapsed_seconds=elapsed),
             attrition=Attrition.of(rows),
-            baseline_rows=baselines,
-            baselines=baseline_scores(baselines, metrics),
+            baseline_rows=baselines.rows,
+            baselines=baseline_scores(baselines.rows, metrics),
+            baselines_left_out=baselines.left_out,
         )
         read = {"read": f"{len(rows):,} of {len(self._records):,}"}
         description = {**self._description, **(read if len(rows) < len(self._records) else {})}
