@@ -49,8 +49,13 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "compatible": "krisis.backends.compatible:CompatibleBackend",
         "local": "krisis.backends.local:LocalBackend",
     },
-    # Files of finished runs that are not krisis's own: classes with `recognises` and `read`.
+    # Files of other programs that are read or written: `krisis.formats.base` says how.
     "formats": {
+        "csv": "krisis.formats.text_tables:CSV",
+        "inspect": "krisis.formats.inspect_log:InspectLog",
+        "jsonl": "krisis.formats.text_tables:JSONLines",
+        "lm-eval": "krisis.formats.lm_eval:LMEvalSamples",
+        "parquet": "krisis.formats.parquet_tables:Parquet",
         "phq8-run": "krisis.data.phq8.run_file:PHQ8RunFile",
     },
     # What `krisis data NAME` does: functions that the suites bring along.

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from krisis import registry
 from krisis.errors import InvalidFile
+from krisis.file_formats import format_of
 from krisis.json_values import JsonMapping, read_object
 from krisis.runs.schema import SUFFIX
 
@@ -85,9 +85,7 @@ def kind_of_content(content: JsonMapping) -> str:
     """Return the key of `ARTEFACTS` that a JSON object belongs to; "" of anything else."""
     if "kind" in content:
         return _KINDS.get(str(content["kind"]), "")
-    if any(
-        registry.find("formats", name).recognises(content) for name in registry.names("formats")
-    ):
+    if format_of(Path(), content, can="load"):
         return "run file"
     return "selective output" if {"inputs", "population"} <= content.keys() else ""
 
