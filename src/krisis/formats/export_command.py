@@ -11,9 +11,9 @@ from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
 from krisis.cli.run_file import tell_ties, write_beside
 from krisis.csv_lines import csv_line, guarded
+from krisis.decisions.hand_over import hand_over
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.file_formats import format_named
-from krisis.formats.hand_over import hand_over
 from krisis.formats.tidy_table import (
     NOT_REVIEWED,
     dictionary_text,
