@@ -10,7 +10,7 @@ from tests.commands import krisis
 from krisis import file_formats, registry
 from krisis.runs.load import load_run
 
-FORMAT = '''from krisis.formats.base import Reading, SourceRow
+FORMAT = '''from krisis.formats import Reading, SourceRow
 
 class Chat:
     """One line per case: ID > ANSWER (TRUTH)."""
