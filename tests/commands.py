@@ -5,11 +5,20 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from krisis.cli.app import main
+from krisis.cli.app import GROUPS, main
+
+COMMANDS = {name for group in GROUPS.values() for name in group}
+Line = TypeVar("Line", bound=Sequence[str])
+
+
+def offered(lines: Iterable[Line]) -> list[Line]:
+    """Return the command lines whose command there is: a verb leaves with its folder."""
+    return [words for words in lines if words[0] in COMMANDS]
 
 
 class Done(NamedTuple):

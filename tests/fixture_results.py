@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.invented_runs import ANSWERS, invented_rows, result_of, rows_of_every_outcome
@@ -17,7 +16,6 @@ from krisis.metrics.base import MetricScores, Rows
 from krisis.metrics.selective_prediction import risk_coverage_curve
 from krisis.results.result import BenchmarkResult
 from krisis.verbs.compare.grid_page import GridResult, TaskRuns
-from krisis.verbs.sheet.page import Sheet, build_sheet
 
 
 @cache
@@ -98,18 +96,6 @@ def _grid() -> GridResult:
     )
 
 
-def _sheet() -> Sheet:
-    """Return the sheet of a saved run that its author has begun to fill."""
-    with TemporaryDirectory() as folder:
-        path = run("careful").save(Path(folder) / "careful.json")
-        found = build_sheet(path, answers={"1": "A study of the careful model."})
-    code = [
-        replace(fact, value=fact.value.replace(str(path.resolve()), path.name))
-        for fact in found.facts["code"]
-    ]
-    return replace(found, facts={**found.facts, "code": code})
-
-
 # Name of a result, by verb and kind, to the result, which is made once.
 RESULTS: dict[str, Callable[[], Any]] = {
     "compare": lambda: _compare(run("careful"), weak()),
@@ -153,13 +139,15 @@ RESULTS: dict[str, Callable[[], Any]] = {
         run("careful"), reader=run("reader", skill=1.1), max_not_evaluated=0.1
     ),
     "decide.curve": lambda: krisis.decide(run("careful"), curve=True, max_not_evaluated=0.1),
-    "monitor.broken": lambda: krisis.monitor(
-        krisis.certify(sure(), risk=0.1, by=["sex"]), sure("sure", start=300, wrong=3)
-    ),
-    "sheet": _sheet,
     "scores": lambda: MetricScores(run("careful").metric_scores),
     "curve": lambda: risk_coverage_curve([0.0, 1.0, 0.0], [0.9, 0.8, 0.7], 4),
     "audit": lambda: krisis.audit(run("careful"), by=["sex", "age:40:60", "ckd_stage"]),
     "audit.against": lambda: krisis.audit(run("careful"), against=[run("careful")]),
 }
+# Verbs that nothing else rests on bring theirs along, and leave with them: verb to result.
+OF_VERBS: dict[str, str] = {}
+for place in sorted((Path(__file__).parent / "verbs").glob("*/typed_results.py")):
+    brought = import_module(f"tests.verbs.{place.parent.name}.typed_results").RESULTS
+    RESULTS |= brought
+    OF_VERBS[place.parent.name] = next(iter(brought))
 RESULTS = {name: cache(make) for name, make in RESULTS.items()}

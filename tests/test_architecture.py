@@ -18,6 +18,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 SHARED = {"answers", "display", "errors", "json_values", "outcomes", "pulling", "yaml_values"}
 SHARED |= {
     "csv_lines",
+    "file_formats",
     "lazy_names",
     "plain_run",
     "registry",
@@ -34,7 +35,7 @@ MAY_SEE: dict[str, set[str]] = {
     "metrics": {"statistics"},
     "backends": {"data", "statistics"},
     "confidence": {"metrics", "statistics"},
-    "results": {"metrics", "statistics", "runs", "formats"},
+    "results": {"metrics", "statistics", "runs"},
     "runs": {"metrics", "statistics", "results"},
     "decisions": {"metrics", "statistics", "confidence", "results", "runs"},
     "pages": {"results", "runs", "metrics", "statistics", "confidence", "decisions"},
@@ -61,6 +62,7 @@ MAY_SEE: dict[str, set[str]] = {
     },
     "answers": set(),
     "csv_lines": set(),
+    "file_formats": set(),
     "plain_run": set(),
     "task_facts": set(),
     "texts": set(),

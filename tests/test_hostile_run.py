@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-from tests.commands import krisis
+from tests.commands import krisis, offered
 from tests.invented_runs import (
     forge_description,
     forge_run,
@@ -27,14 +27,19 @@ from krisis.runs import door
 from krisis.runs.read import open_run
 from krisis.viewer.app import PAGES, create_app
 
-COMMANDS = [
-    *(["resume"], ["resume", "--failed"], ["show"], ["doctor"], ["doctor", "--repair"]),
-    *(["report", "-o", "out/r.html"], ["compare", "good.krisis"], ["audit"], ["info"]),
-    *(["export", "--to", "csv", "-o", "out/r.csv"], ["selective"], ["sheet"], ["decide"]),
-    *(["export", "--to", "inspect", "-o", "out/r.json"], ["check", "--require", "accuracy >= 0.1"]),
-    *(["certify", "--risk", "0.3"], ["figure", "-o", "out/f.svg"]),
-    *(["batches", "list"], ["batches", "wait"], ["batches", "collect"], ["batches", "cancel"]),
-]
+COMMANDS = offered(
+    [
+        *(["resume"], ["resume", "--failed"], ["show"], ["doctor"], ["doctor", "--repair"]),
+        *(["report", "-o", "out/r.html"], ["compare", "good.krisis"], ["audit"], ["info"]),
+        *(["export", "--to", "csv", "-o", "out/r.csv"], ["selective"], ["sheet"], ["decide"]),
+        *(
+            ["export", "--to", "inspect", "-o", "out/r.json"],
+            ["check", "--require", "accuracy >= 0.1"],
+        ),
+        *(["certify", "--risk", "0.3"], ["figure", "-o", "out/f.svg"]),
+        *(["batches", "list"], ["batches", "wait"], ["batches", "collect"], ["batches", "cancel"]),
+    ]
+)
 
 
 @pytest.fixture

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import krisis
 
+SOURCE = Path(krisis.__file__).parent
 PROMISED = """
 krisis: Benchmark BenchmarkResult PatientRecord SuiteConfig Task FeatureSet BaseDataSuite
 krisis: BackendResponse BaseBackend BaseMetric EvaluationResult MetricScore KrisisError
-krisis: run load score compare selective certify verify monitor decide audit
-krisis: plan check report figure forget
+krisis: run load score certify verify figure
 krisis.benchmark: Benchmark
 krisis.metrics: default_benchmark_metrics default_accuracy_metrics default_abstention_metrics
 krisis.metrics: default_calibration_metrics
@@ -31,6 +32,11 @@ NAMES = [
     for module, _, names in [line.partition(": ")]
     for name in names.split()
 ]
+
+
+# A verb with a folder offers the function that has its name.
+VERBS = [path.parent.name for path in SOURCE.glob("verbs/*/__init__.py")]
+NAMES += [("krisis", v) for v in sorted(VERBS) if hasattr(import_module(f"krisis.verbs.{v}"), v)]
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES)

@@ -22,10 +22,7 @@ from krisis.formats.base import ImportOptions
 from krisis.formats.imported_run import read_file, write_run
 from krisis.json_values import dumps
 
-VERBS = (
-    *("run", "load", "score", "compare", "selective", "certify", "verify", "monitor", "decide"),
-    *("audit", "plan", "check", "report", "figure"),
-)
+VERBS = [name for name in krisis.__all__ if inspect.isfunction(getattr(krisis, name))]
 COLUMNS: dict[str, Any] = {
     "truth": "y",
     "prediction": "p",

@@ -17,7 +17,17 @@ from krisis.errors import InvalidValue, KrisisError, PlugInFault, UnknownName
 from krisis.json_values import JsonObject, JsonValue
 
 Made = TypeVar("Made")
-Kind = Literal["suites", "backends", "metrics", "bundles", "formats", "commands"]
+Kind = Literal[
+    "suites",
+    "backends",
+    "formats",
+    "commands",
+    "sections",
+    "figures",
+    "tabs",
+    "metrics",
+    "bundles",
+]
 
 _CLINICAL = "krisis.metrics.clinical_calibration"
 
@@ -49,8 +59,13 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "compatible": "krisis.backends.compatible:CompatibleBackend",
         "local": "krisis.backends.local:LocalBackend",
     },
-    # Files of finished runs that are not krisis's own: classes with `recognises` and `read`.
+    # Files of other programs that are read or written: `krisis.formats.base` says how.
     "formats": {
+        "csv": "krisis.formats.text_tables:CSV",
+        "inspect": "krisis.formats.inspect_log:InspectLog",
+        "jsonl": "krisis.formats.text_tables:JSONLines",
+        "lm-eval": "krisis.formats.lm_eval:LMEvalSamples",
+        "parquet": "krisis.formats.parquet_tables:Parquet",
         "phq8-run": "krisis.data.phq8.run_file:PHQ8RunFile",
     },
     # What `krisis data NAME` does: functions that the suites bring along.
@@ -59,6 +74,21 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "phq8": "krisis.data.phq8.commands:write",
         "check-interviews": "krisis.data.phq8.commands:check",
     },
+    # What verbs add to a report (by its option), to `krisis figure` and to the pages of a run.
+    "sections": {
+        "cost": "krisis.verbs.decide.section:costs_of_report",
+        "curve": "krisis.verbs.decide.section:curve_of_report",
+        "audit": "krisis.verbs.audit.section:audit_of_report",
+    },
+    "figures": {
+        "risk-coverage": "krisis.pages.charts.curves:risk_coverage_of_runs",
+        "reliability": "krisis.pages.charts.reliability:reliability",
+        "forest": "krisis.pages.charts.forest:forest",
+        "deferral": "krisis.pages.charts.forest:deferral",
+        "decision-curve": "krisis.verbs.decide.figures:decision_curves",
+        "cost": "krisis.verbs.decide.figures:costs",
+    },
+    "tabs": {"decide": "krisis.verbs.decide.tab:page"},
     "metrics": {
         "accuracy": "krisis.metrics.accuracy:Accuracy",
         "balanced_accuracy": "krisis.metrics.accuracy:BalancedAccuracy",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.commands import Done, krisis
+from tests.commands import Done, krisis, offered
 
 from krisis.cli.app import COMMANDS
 from krisis.errors import InvalidFile
@@ -36,6 +36,7 @@ TYPED = {
     "resume": "resume RUN",
     "batches": "batches list RUN",
 }
+TYPED = {words[0]: " ".join(words) for words in offered([one.split() for one in TYPED.values()])}
 # Kinds that no command takes as a run.
 OTHERS = ("selective output", "calibrator", "certificate", "old run", "plan", "table")
 

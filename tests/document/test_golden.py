@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.fixture_reports import FIXTURES
-from tests.fixture_results import RESULTS
+from tests.fixture_results import OF_VERBS, RESULTS
 
 from krisis.display import Documented
 from krisis.pages.document import Document
@@ -61,8 +61,7 @@ HELD = {
     "decide-curve": "decide.curve",
     "decide-reader": "decide.reader",
     "audit": "audit.against",
-    "monitor": "monitor.broken",
-    "sheet": "sheet",
+    **OF_VERBS,
     "scores": "scores",
     "curve": "curve",
 }

@@ -12,6 +12,7 @@ import pytest
 from tests.commands import krisis
 from tests.invented_runs import ANSWERS, TASK, invented_rows, result_of
 
+from krisis import registry
 from krisis.errors import UserError
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.pages.charts.files import write_figure
@@ -21,7 +22,7 @@ from krisis.pages.figure import Figure
 from krisis.pages.style import MOST_RUNS, series, style_of
 from krisis.results.account import RunFacts, brief_scores
 from krisis.results.result import BenchmarkResult
-from krisis.verbs.report.figures import KINDS, FigureOptions, runs_figure
+from krisis.verbs.report.figures import FigureOptions, runs_figure
 
 pytest.importorskip("vl_convert", reason="the extra charts is not installed")
 ROWS = invented_rows(60)
@@ -29,6 +30,7 @@ SILENT = Rows((replace(row, confidence=None) for row in ROWS), ANSWERS)
 ABSTAINING = Rows((replace(row, prediction=None, abstained=True) for row in ROWS), ANSWERS)
 RUNS = {"provider/first-model": result_of(ROWS), "second": result_of(ROWS, "second")}
 GAPS = {**RUNS, "silent": result_of(SILENT, "silent"), "mute": result_of(ABSTAINING, "mute")}
+KINDS = tuple(registry.BUILT_IN["figures"])
 DRAWN = tuple(kind for kind in KINDS if kind != "cost")  # these runs have no price
 
 

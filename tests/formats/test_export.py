@@ -148,7 +148,7 @@ def test_a_file_whose_parts_fail_is_not_left_behind(tmp_path: Path) -> None:
 def test_the_table_comes_back_as_the_same_rows(
     kind: str, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krisis.formats.tidy_table._LINES_AT_ONCE", 4)
+    monkeypatch.setattr("krisis.formats.parquet_tables._LINES_AT_ONCE", 4)
     path = tmp_path / f"rows.{kind}"
     done = krisis("export", saved, "--to", kind, "-o", path, "--with-ids")
     assert done.exit_code == 0, done.exception

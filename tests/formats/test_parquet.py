@@ -18,7 +18,8 @@ from krisis.cli.app import app
 from krisis.errors import InvalidFile, InvalidValue, UserError
 from krisis.formats import parquet
 from krisis.formats.parquet import load_parquet
-from krisis.formats.tidy_table import tidy_table, write_parquet
+from krisis.formats.parquet_tables import write_parquet
+from krisis.formats.tidy_table import tidy_table
 from krisis.json_values import dumps
 from krisis.metrics import BootstrapOptions, score_all, usual_metrics
 from krisis.metrics.base import EvaluationResult

@@ -36,8 +36,13 @@ COMPUTES = {
     "plan": ("simulated_studies", "study"),
 }
 FOLDERS = (
-    *("runs", "decisions", "metrics", "statistics", "pages/verdict.py", "formats/hand_over.py"),
-    *(f"verbs/{verb}/{module}.py" for verb, modules in COMPUTES.items() for module in modules),
+    *("runs", "decisions", "metrics", "statistics", "pages/verdict.py"),
+    *(
+        f"verbs/{verb}/{module}.py"
+        for verb, modules in COMPUTES.items()
+        for module in modules
+        if (SOURCE / "verbs" / verb).is_dir()
+    ),
 )
 REASONS = Path(__file__).with_name("reasons.yaml")
 _STATE = ROOT / ".mutants"

@@ -40,7 +40,7 @@ def run(*people, mode="few_shot"):
 
 
 def items(content, mode=None):
-    return _of_plain_run(PHQ8RunFile.read(content, mode, "run.json"), Path("run.json"))
+    return _of_plain_run(PHQ8RunFile.experiment(content, mode, "run.json"), Path("run.json"))
 
 
 def test_items_are_read_in_the_order_of_participant_and_item():

@@ -39,10 +39,11 @@ from krisis.json_values import JsonObject, dumps, plain
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import deferral_cell, verdict
 from krisis.pages.cases import RowFilter
+from krisis.pages.tabs import query_of
 from krisis.results.error_kinds import ERROR_KINDS, error_kind
 from krisis.viewer.catalogue import CONFIDENT, Catalogue
 from krisis.viewer.pages import case
-from krisis.viewer.pages.cases import PRESETS, parse_filter, query_of
+from krisis.viewer.pages.cases import PRESETS, parse_filter
 
 N_ROWS = 200
 FINDINGS = {

@@ -13,10 +13,10 @@ from tests.viewer.conftest import Site
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import verdict
 from krisis.pages.cases import OneCase, RowFilter
+from krisis.pages.tabs import case_address
 from krisis.results.call_totals import CallTotals
 from krisis.runs.write import RowPlace
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.pages.cases import case_address
 
 
 @pytest.fixture(scope="module")

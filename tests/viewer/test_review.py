@@ -21,8 +21,8 @@ from tests.viewer.test_axe import violations
 from tests.viewer.test_reading import TOKEN, Visitor, serving
 
 import krisis
+from krisis.decisions.hand_over import hand_over
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.formats.hand_over import hand_over
 from krisis.metrics.base import EvaluationResult
 from krisis.runs.load import load_run
 from krisis.runs.review import MARKS, add_review, read_reviews, review_file

@@ -14,9 +14,9 @@ from krisis.answers import Label
 from krisis.cost_file import AnyCosts
 from krisis.costs import Costs
 from krisis.errors import InvalidFile, InvalidValue
+from krisis.file_formats import format_of
 from krisis.formats.base import ImportOptions
 from krisis.formats.imported_run import read_file, read_in_memory, result_of
-from krisis.formats.parquet import is_parquet, load_parquet
 from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import BaseMetric
@@ -24,12 +24,11 @@ from krisis.metrics.scoring import metrics_from_names
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import expanded, load_result, load_results, with_rows
+from krisis.results.plain_runs import run_of_format
 from krisis.results.what_if import what_if
 
 AnyRun: TypeAlias = str | Path | BenchmarkResult
 Metric: TypeAlias = str | BaseMetric
-# Suffix of a file of predictions → how it is read.
-_TABLES = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
 def load(run: str | Path, *, mode: str | None = None) -> BenchmarkResult:
@@ -51,11 +50,12 @@ def load(run: str | Path, *, mode: str | None = None) -> BenchmarkResult:
     0.5
     """
     path = Path(run)
-    if path.suffix.lower() in _TABLES and path.is_file() and kind_of(path) in ("", "table"):
+    kind = "" if format_of(path, can="load") else format_of(path, can="read")
+    if kind and path.is_file() and kind_of(path) in ("", "table"):
         raise InvalidFile(
             f"{path} is a table; of predictions, name its columns, in Python: krisis.score("
             f"{str(run)!r}, truth=…, prediction=…), or type: krisis import {path} --as "
-            f"{_TABLES[path.suffix.lower()]} --truth … --prediction …; of patients, type: krisis "
+            f"{kind} --truth … --prediction …; of patients, type: krisis "
             f"init {path}"
         )
     return load_result(path, mode)
@@ -177,8 +177,8 @@ def _again(
     path = Path("the result") if isinstance(run, BenchmarkResult) else Path(run)
     if isinstance(run, BenchmarkResult):
         result = run
-    elif metrics and path.is_file() and is_parquet(path):
-        result = load_parquet(path)  # a large file is scored by columns, and only once
+    elif metrics and isinstance(found := run_of_format(path, None), BenchmarkResult):
+        result = found  # a large file is scored by columns, and only once
     else:
         result = load(path)
     if costs is not None or price is not None:
@@ -187,10 +187,8 @@ def _again(
 
 
 def _kind(path: Path) -> str:
-    if path.is_file() and is_parquet(path):
-        return "parquet"
-    kind = _TABLES.get(path.suffix.lower())
-    if kind is None:
+    kind = format_of(path, can="read")
+    if not kind:
         raise InvalidValue(
             f"{path} is no table whose columns could be named; give a .csv, .tsv, .jsonl or "
             ".parquet file, or leave out the columns"

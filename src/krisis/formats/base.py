@@ -1,11 +1,17 @@
-"""What the user says about a file (`ImportOptions`) and what a format reads of it (`Reading`)."""
+"""What a file format offers: `read` predictions, `write` the rows of a run, or both.
+
+A format is a class that is made without arguments, registered in `registry.py`, by an entry point
+of the group ``krisis.formats``, or named as ``FILE.py:CLASS``. `Reads` and `Writes` say what its
+methods take. One whose files hold finished runs also has `recognises` and `load`, as `Parquet` has.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,10 +22,42 @@ from krisis.errors import InvalidValue
 from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue
 from krisis.results.stops import StopCause
 
+if TYPE_CHECKING:
+    from krisis.formats.tidy_table import TidyTable
+    from krisis.results.base import BenchmarkResult
+
 LONGEST_TEXT, LONGEST_ERROR = 1_000_000, 300
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _CLASS_NAME = re.compile(r"[a-z][a-z_]{1,39}")
+# The options that name columns, and what each is taken for.
+COLUMNS = {
+    "id": "id",
+    "truth": "right answer",
+    "prediction": "answer",
+    "abstained": "abstained",
+    "error": "failed",
+    "confidence": "confidence",
+    "repeat": "number of the asking",
+    "patient": "patient",
+    "should_defer": "deferral label",
+}
+# The options of `krisis import` that every format takes, those of tables and those of logs.
+OF_ALL = frozenset(
+    {
+        "confidence_scale",
+        "answers",
+        "ordinal",
+        "positive",
+        "costs",
+        "price",
+        "abstain_answer",
+        "empty",
+    }
+    | {"model", "task", "suite"}
+)
+OF_TABLES = OF_ALL | {*COLUMNS, "group", "reader"}
+OF_LOGS = OF_ALL | {"patient", "should_defer", "group", "confidence"}
 
 
 class CannotTake(Exception):
@@ -117,6 +155,24 @@ class ConfidencePlace:
             return score.get("value")
         held = [score.get("value"), score.get("metadata")]
         return next((one[key] for one in held if isinstance(one, dict) and key in one), None)
+
+
+class Reads(Protocol):
+    """A format whose files hold predictions: what `krisis import --as` asks."""
+
+    options: Collection[str]  # those that it takes; `OF_ALL` where it does not say
+
+    def read(self, path: Path, options: ImportOptions) -> Reading:
+        """Return the rows of a file as they stand there."""
+
+
+class Writes(Protocol):
+    """A format that the rows of a run are written in: what `krisis export --to` asks."""
+
+    suffix: str
+
+    def write(self, table: TidyTable, result: BenchmarkResult, path: Path) -> str:
+        """Write rows, over an older file; return what the user should know of it, if anything."""
 
 
 @dataclass(slots=True, kw_only=True)

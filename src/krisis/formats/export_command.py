@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import typer
 
@@ -12,20 +11,15 @@ from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
 from krisis.cli.run_file import tell_ties, write_beside
 from krisis.csv_lines import csv_line, guarded
+from krisis.decisions.hand_over import hand_over
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.formats.hand_over import hand_over
-from krisis.formats.inspect_writer import inspect_log
+from krisis.file_formats import format_named
 from krisis.formats.tidy_table import (
     NOT_REVIEWED,
-    TidyTable,
-    count_guarded,
-    csv_parts,
     dictionary_text,
-    jsonl_parts,
     tidy_table,
-    write_parquet,
 )
-from krisis.json_values import dumps, write_text
+from krisis.json_values import JsonValue, write_text
 from krisis.pages.numbers import count
 from krisis.results.base import BenchmarkResult
 from krisis.results.ids import ShownIds, shareable
@@ -37,14 +31,8 @@ from krisis.runs.schema import SUFFIX
 
 app = new_app()
 
-Kind = Literal[
-    "csv", "jsonl", "parquet", "inspect", "run-file", "krisis", "not-taken", "left-for-people"
-]
-_SUFFIX: dict[Kind, str] = {
-    "csv": ".csv",
-    "jsonl": ".jsonl",
-    "parquet": ".parquet",
-    "inspect": ".inspect.json",
+# What is no table of rows, and how its file ends.
+_WHOLE = {
     "run-file": ".json",
     "krisis": ".copy.krisis",
     "not-taken": ".not-taken.csv",
@@ -65,10 +53,7 @@ def export(
         ...,
         help="A run or a saved result (JSON); with --to run-file one run for each mode.",
     ),
-    kind: Kind = typer.Option(
-        ...,
-        "--to",
-    ),
+    kind: str = typer.Option(..., "--to"),
     certificate: Path | None = typer.Option(None, "--certificate"),
     output: Path | None = typer.Option(None, "--output", "-o"),
     with_ids: bool = typer.Option(False, "--with-ids"),
@@ -76,7 +61,8 @@ def export(
 ) -> None:
     """Write one line per asking with a data dictionary, a log of Inspect, or a run file."""
     named = runs[0].resolve().name.removesuffix(".json").removesuffix(SUFFIX)
-    path = output or Path(f"{named}{_SUFFIX[kind]}")
+    form: JsonValue = None if kind in _WHOLE else format_named(kind, "write", tuple(_WHOLE))
+    path = output or Path(f"{named}{_WHOLE[kind] if form is None else form.suffix}")
     if kind == "run-file":
         write_beside(runs, path, overwrite=overwrite)
         typer.echo(f"wrote {path}")
@@ -102,11 +88,13 @@ def export(
     reviews = read_reviews(run) if is_run_file(run) else NOT_REVIEWED
     shown = ShownIds.of(whole, with_ids=with_ids)
     table = tidy_table(result, reviews.renamed(shown.record))
-    texts = {} if kind == "inspect" else {_dictionary(path): dictionary_text(table)}
+    described = getattr(form, "has_dictionary", True)
+    texts = {_dictionary(path): dictionary_text(table)} if described else {}
     for file in (path, *(file for file, text in texts.items() if not _holds(file, text))):
         if file.exists() and not overwrite:
             raise InvalidFile(f"{file} exists already; choose another name or give --overwrite")
-    _write(result, kind, path, table)
+    if note := form.write(table, result, path):
+        typer.echo(note, err=True)
     for file, text in texts.items():
         write_text(file, text, overwrite=True)
     n_rows = len(result.evaluation_results)
@@ -124,7 +112,7 @@ def _write_left(
     )
 
 
-def _copy(run: Path, kind: Kind, path: Path, *, overwrite: bool) -> None:
+def _copy(run: Path, kind: str, path: Path, *, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         raise InvalidFile(f"{path} exists already; choose another name or give --overwrite")
     with open_run(run) as opened:
@@ -142,20 +130,3 @@ def _dictionary(path: Path) -> Path:
 def _holds(path: Path, text: str) -> bool:
     """Say whether a file is what would be written: the table may be wanted in two formats."""
     return path.is_file() and path.read_bytes() == text.encode()
-
-
-def _write(result: BenchmarkResult, kind: Kind, path: Path, table: TidyTable) -> None:
-    if kind == "inspect":
-        write_text(path, dumps(inspect_log(result)) + "\n", overwrite=True)
-    elif kind == "csv":
-        write_text(path, csv_parts(table), overwrite=True)
-        if n_guarded := count_guarded(table):
-            typer.echo(
-                f"{n_guarded} texts that a spreadsheet would compute begin with an apostrophe; "
-                "jsonl and parquet have them as they are",
-                err=True,
-            )
-    elif kind == "jsonl":
-        write_text(path, jsonl_parts(table), overwrite=True)
-    else:
-        write_parquet(table, path, result)

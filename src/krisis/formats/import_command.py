@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import typer
 from pydantic import ValidationError
@@ -28,7 +27,7 @@ app = new_app()
 )
 def import_run(
     files: list[Path] = typer.Argument(..., help="Logs or tables; each becomes a run of its own."),
-    kind: Literal["inspect", "lm-eval", "csv", "jsonl", "parquet"] = typer.Option(..., "--as"),
+    kind: str = typer.Option(..., "--as"),
     out: Path = typer.Option(Path("runs"), "--output", "-o", metavar="FOLDER"),
     columns: Path | None = typer.Option(None, "--columns"),
     truth: str = typer.Option(""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,10 +17,9 @@ from krisis.costs import ASSUMED, Costs
 from krisis.data.task import HEADLINE
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.recorder import Opening, Recorder
-from krisis.formats.base import ImportOptions, Reading, SourceRow
-from krisis.formats.inspect_log import read_inspect_log
-from krisis.formats.lm_eval import read_samples
-from krisis.formats.prediction_table import COLUMNS, read_frame, read_table
+from krisis.file_formats import format_named
+from krisis.formats.base import OF_ALL, OF_TABLES, ImportOptions, Reading, Reads, SourceRow
+from krisis.formats.prediction_table import read_frame
 from krisis.formats.row_import import Taken, take_all
 from krisis.json_values import plain
 from krisis.metrics import BootstrapOptions, usual_metrics
@@ -36,27 +35,6 @@ from krisis.runs.description import Identity
 from krisis.runs.write import RowPlace, StoredCase
 from krisis.task_facts import TaskFacts
 
-_TABLE = {*COLUMNS, "group", "reader"}
-_LOG = {"patient", "should_defer", "group", "confidence"}
-_OF_ALL = {
-    "confidence_scale",
-    "answers",
-    "ordinal",
-    "positive",
-    "costs",
-    "price",
-    "abstain_answer",
-    "empty",
-} | {*("model", "task", "suite")}
-# What each format reads with, and the options that it takes.
-FORMATS: dict[str, tuple[Callable[[Path, ImportOptions], Reading], set[str]]] = {
-    "inspect": (read_inspect_log, _LOG | _OF_ALL | {"scorer"}),
-    "lm-eval": (read_samples, _LOG | _OF_ALL | {"judged_by", "filter"}),
-    "csv": (lambda path, options: read_table(path, "csv", options), _TABLE | _OF_ALL),
-    "jsonl": (lambda path, options: read_table(path, "jsonl", options), _TABLE | _OF_ALL),
-    "parquet": (lambda path, options: read_table(path, "parquet", options), _TABLE | _OF_ALL),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
@@ -71,21 +49,21 @@ class ReadFile:
 
 def read_file(path: Path, kind: str, options: ImportOptions) -> ReadFile:
     """Read a file and take its rows; refuse one of which no row can be taken."""
-    read, known = FORMATS[kind]
+    found: Reads = format_named(kind, "read")
     for name in options.given():
-        if name not in known:
+        if name not in getattr(found, "options", OF_ALL):
             raise InvalidValue(f"--{name.replace('_', '-')} does not go with --as {kind}; omit it")
     if not path.is_file():
         raise InvalidFile(f"{path} is not a file; name the log or the table to import")
-    digest = _sha256(path)
-    files = {path.name: digest}
-    return _taken(read(path, options), options, path, kind, files, _command(path, kind, options))
+    files = {path.name: _sha256(path)}
+    command = _command(path, kind, options)
+    return _taken(found.read(path, options), options, path, kind, files, command)
 
 
 def read_in_memory(frame: object, options: ImportOptions) -> ReadFile:
     """Take the rows of a table in memory; refuse one of which no row can be taken."""
     for name in options.given():
-        if name not in _TABLE | _OF_ALL:
+        if name not in OF_TABLES:
             raise InvalidValue(f"{name} does not go with a table; omit it")
     path = Path(options.model or "the table")
     return _taken(read_frame(frame, options), options, path, "frame", {}, "")

@@ -17,6 +17,7 @@ from krisis.backends.scrubbing import without_values
 from krisis.backends.signals import TokenLogprob, token_signals
 from krisis.errors import BackendError, InvalidFile, MalformedReply, MissingExtra, UnknownName
 from krisis.formats.base import (
+    OF_LOGS,
     CannotTake,
     ConfidencePlace,
     ImportOptions,
@@ -25,7 +26,18 @@ from krisis.formats.base import (
     SourceRow,
     without_keys,
 )
-from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue, read_object
+from krisis.formats.inspect_writer import inspect_log
+from krisis.formats.tidy_table import TidyTable
+from krisis.json_values import (
+    NO_VALUES,
+    JsonMapping,
+    JsonObject,
+    JsonValue,
+    dumps,
+    read_object,
+    write_text,
+)
+from krisis.results.base import BenchmarkResult
 from krisis.results.stops import Unfinished
 
 _EXCEPTION = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout|Cancelled))\(")
@@ -51,7 +63,23 @@ _KNOWN_CLASSES = {kind.failure_class for kind in BackendError.__subclasses__()} 
 }
 
 
-def read_inspect_log(path: Path, options: ImportOptions) -> Reading:
+class InspectLog:
+    """Logs of Inspect, and the rows of a run as one."""
+
+    options, suffix = OF_LOGS | {"scorer"}, ".inspect.json"
+    has_dictionary = False  # its fields are Inspect's
+
+    def read(self, path: Path, options: ImportOptions) -> Reading:
+        """Read the samples of a log."""
+        return _read(path, options)
+
+    def write(self, _: TidyTable, result: BenchmarkResult, path: Path) -> str:
+        """Write a log."""
+        write_text(path, dumps(inspect_log(result)) + "\n", overwrite=True)
+        return ""
+
+
+def _read(path: Path, options: ImportOptions) -> Reading:
     """Read a log of Inspect; what may be stored of it is decided here."""
     header, samples = header_and_samples(path)
     spec = header.get("eval")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from krisis.errors import InvalidFile, InvalidValue, MalformedReply, UnknownName
 from krisis.formats.base import (
+    OF_LOGS,
     CannotTake,
     ConfidencePlace,
     ImportOptions,
@@ -27,8 +28,17 @@ _NO_MATCH = "[invalid]"  # what its filters write where a pattern finds no answe
 _PER_LENGTH: Mapping[str, str] = {"acc": "", "acc_norm": "characters", "acc_bytes": "bytes"}
 
 
-def read_samples(path: Path, options: ImportOptions) -> Reading:
-    """Read a file of samples; the results beside it tell the model."""
+class LMEvalSamples:
+    """Sample files; the results beside them name the model."""
+
+    options = OF_LOGS | {"judged_by", "filter"}
+
+    def read(self, path: Path, options: ImportOptions) -> Reading:
+        """Read a file of samples."""
+        return _read(path, options)
+
+
+def _read(path: Path, options: ImportOptions) -> Reading:
     lines = _lines(path)
     samples = [sample for _, sample in lines if isinstance(sample, dict)]
     if not samples or not all("doc_id" in one and "filtered_resps" in one for one in samples):

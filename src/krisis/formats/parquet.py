@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from krisis.answers import canonical_label, is_label
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra
-from krisis.formats.tidy_table import FACTS
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import Coded, Columns, numbered
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     import duckdb
 
 
+# Under this key a file says of what run its rows are, so that they can be scored as the run is.
+FACTS = "krisis"
 PREFIXES = {"metadata": "meta_", "signals": "signal_"}
 
 
@@ -228,11 +229,6 @@ MOST_TIED = 100_000
 # A column with more different values than this is no label and no group.
 MOST_VALUES = 10_000
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "BOOLEAN")
-
-
-def is_parquet(path: Path) -> bool:
-    """Say whether a path names a Parquet file."""
-    return path.suffix.lower() in (".parquet", ".pq")
 
 
 def load_parquet(path: Path) -> BenchmarkResult:

@@ -1,20 +1,15 @@
-"""Tables of predictions: CSV, TSV, JSON Lines and Parquet, with columns that the user names."""
+"""Predictions in a table, of whatever format or in memory, by the columns that the user names."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from krisis.errors import InvalidFile, InvalidValue, MissingExtra, UnknownName
+from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.formats.base import (
-    LONGEST_TEXT,
+    COLUMNS,
     CannotTake,
     ImportOptions,
     NotTaken,
@@ -27,38 +22,12 @@ from krisis.formats.base import (
 )
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 
-if TYPE_CHECKING:
-    import duckdb
-
-# A few bytes of Parquet can stand for any number of equal rows; a million take about a minute.
-MOST_ROWS = 1_000_000
-MOST_BYTES = 1_000_000_000  # of their values, which a few bytes can stand for as well
 Line = tuple[int, JsonObject | str]  # the number of a line with its values, or what is wrong
-# The options that name columns, and what each is taken for.
-COLUMNS = {
-    "id": "id",
-    "truth": "right answer",
-    "prediction": "answer",
-    "abstained": "abstained",
-    "error": "failed",
-    "confidence": "confidence",
-    "repeat": "number of the asking",
-    "patient": "patient",
-    "should_defer": "deferral label",
-}
-
-
-def read_table(path: Path, kind: str, options: ImportOptions) -> Reading:
-    """Read a table whose columns the options name."""
-    _require_columns(options)
-    return reading_of(list(_LINES[kind](path)), path, options)
 
 
 def read_frame(frame: object, options: ImportOptions) -> Reading:
     """Read a table in memory: a pandas, polars or Arrow frame, or a mapping of columns."""
-    _require_columns(options)
-    lines: list[Line] = list(enumerate(rows_of_frame(frame), start=1))
-    return reading_of(lines, Path("the table"), options)
+    return reading_of(enumerate(rows_of_frame(frame), start=1), Path("the table"), options)
 
 
 def _require_columns(options: ImportOptions) -> None:
@@ -67,8 +36,10 @@ def _require_columns(options: ImportOptions) -> None:
             raise InvalidValue(f"--{name} is missing; name the column that holds it")
 
 
-def reading_of(lines: list[Line], path: Path, options: ImportOptions) -> Reading:
+def reading_of(numbered: Iterable[Line], path: Path, options: ImportOptions) -> Reading:
     """Take the columns that the options name; further numeric columns become signals."""
+    _require_columns(options)
+    lines = list(numbered)
     if not lines:
         raise InvalidFile(f"{path} has no rows; is it the right file?")
     if options.reader and options.model:
@@ -175,98 +146,6 @@ def _failure(values: JsonMapping, column: str) -> JsonObject:
         return {"error": f"{column} says that it failed"}
     words = without_keys(str(given))
     return {"error": words, "failure_class": class_in(words)}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidFile(
-            f"{path} is not text in UTF-8 (byte {error.start}); save it as UTF-8"
-        ) from None
-    except OSError as error:
-        raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _csv_lines(path: Path) -> Iterator[Line]:
-    text = _text(path)
-    first = re.sub('"[^"]*"', "", text.partition("\n")[0])
-    delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else max(",;\t", key=first.count)
-    before = csv.field_size_limit(LONGEST_TEXT)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        head = next(reader, [])
-        _check_head(path, head)
-        for row in reader:
-            if len(row) == len(head):
-                yield reader.line_num, dict(zip(head, row, strict=True))
-            elif row:
-                yield reader.line_num, f"it has {len(row)} cells and the first line {len(head)}"
-    except csv.Error as error:
-        raise InvalidFile(
-            f"{path}, line {reader.line_num}: {error}; fix the quoting or export it again"
-        ) from None
-    finally:
-        csv.field_size_limit(before)
-
-
-def _check_head(path: Path, head: Sequence[str]) -> None:
-    twice = [name for name in head if head.count(name) > 1]
-    if twice:
-        raise InvalidFile(f"{path} has the column {twice[0]!r} twice; rename one of them")
-
-
-def _json_lines(path: Path) -> Iterator[Line]:
-    for number, line in enumerate(_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            yield number, "it is not complete JSON"
-        else:
-            yield number, row if isinstance(row, dict) else "it is not a JSON object"
-
-
-def _parquet_lines(path: Path) -> Iterator[Line]:
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtra.named("tables", "reading Parquet") from None
-    with duckdb.connect(":memory:") as base:
-        try:
-            _refuse_size(path, base)
-            found = base.execute("select * from read_parquet(?)", [str(path)])
-            names = [column[0] for column in found.description or ()]
-            rows = found.fetchall()
-        except duckdb.Error as error:
-            reason = str(error).splitlines()[0]
-            raise InvalidFile(f"{path} cannot be read as Parquet: {reason}") from None
-    for number, row in enumerate(rows, start=1):
-        values = [float(cell) if isinstance(cell, Decimal) else cell for cell in row]
-        yield number, dict(zip(names, values, strict=True))
-
-
-def _refuse_size(path: Path, base: duckdb.DuckDBPyConnection) -> None:
-    """Refuse what is too large for memory; it is counted without being kept."""
-    ((n_rows,),) = base.execute("select count(*) from read_parquet(?)", [str(path)]).fetchall()
-    if n_rows > MOST_ROWS:
-        raise InvalidFile(
-            f"{path} has {n_rows:,} rows, and krisis imports Parquet files of at most "
-            f"{MOST_ROWS:,}; split it, or import a sample of its rows"
-        )
-    (sizes,) = base.execute(  # an empty cell takes memory, too
-        "select sum(8 + coalesce(strlen(columns(*)::varchar), 0)) from read_parquet(?)", [str(path)]
-    ).fetchall()
-    if (n_bytes := sum(size or 0 for size in sizes)) > MOST_BYTES:
-        raise InvalidFile(
-            f"the values of {path} take {-(-n_bytes // 10**6):,} MB when they are unpacked, and "
-            f"krisis imports at most {MOST_BYTES // 10**6:,} MB; omit columns that are not needed, "
-            "or import a sample of its rows"
-        )
-
-
-_LINES = {"csv": _csv_lines, "jsonl": _json_lines, "parquet": _parquet_lines}
 
 
 def rows_of_frame(frame: object) -> list[JsonObject]:

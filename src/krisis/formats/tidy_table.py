@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from krisis.csv_lines import FORMULA, TableCell, csv_line, guarded
-from krisis.errors import InvalidFile, MissingExtra
-from krisis.json_values import JsonValue, dumps, open_private, plain
+from krisis.json_values import JsonValue, dumps, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import verdict
 from krisis.outcomes import OUTCOMES
@@ -46,7 +43,7 @@ class TidyTable:
         return [column.name for column in self.columns]
 
 
-_YES_NO = "1 yes, 0 no"
+YES_NO = "1 yes, 0 no"
 _FIXED = (
     Field("run_id", "text", "Run that the row belongs to"),
     Field("suite", "text", "Suite of the run"),
@@ -58,12 +55,12 @@ _FIXED = (
     Field("ground_truth", "text", "Right answer"),
     Field("outcome", "text", "What became of the asking", ", ".join(OUTCOMES)),
     Field("prediction", "text", "Answer of the model, or what it said instead", "empty: none"),
-    Field("abstained", "integer", "Whether the model abstained", f"{_YES_NO}, empty: no reply"),
-    Field("correct", "integer", "Whether the answer is right", f"{_YES_NO}, empty: not answered"),
+    Field("abstained", "integer", "Whether the model abstained", f"{YES_NO}, empty: no reply"),
+    Field("correct", "integer", "Whether the answer is right", f"{YES_NO}, empty: not answered"),
     Field("confidence", "number", "Confidence in the answer", "0 to 1, empty: not stated"),
-    Field("should_abstain", "integer", "Whether the case asks for deferral", _YES_NO),
-    Field("no_answer", "integer", "Whether the reply is no answer", f"{_YES_NO}, empty: no reply"),
-    Field("not_evaluated", "integer", "Whether no reply exists", _YES_NO),
+    Field("should_abstain", "integer", "Whether the case asks for deferral", YES_NO),
+    Field("no_answer", "integer", "Whether the reply is no answer", f"{YES_NO}, empty: no reply"),
+    Field("not_evaluated", "integer", "Whether no reply exists", YES_NO),
     Field("failure_class", "text", "Why there is no answer", "empty: there is one"),
     Field("error", "text", "What was said about that"),
     Field("model_answered", "text", "Model that answered, as the provider names it"),
@@ -100,7 +97,7 @@ def tidy_table(result: BenchmarkResult, reviews: Reviews = NOT_REVIEWED) -> Tidy
         words = "Metadata of the record" if of == "metadata" else "Signal of the reply"
         kind = _type([line[place] for line in lines])
         told = {type(getattr(row, of).get(key)) for row in rows} - {type(None)}
-        values = _YES_NO if told == {bool} else "lists and objects as JSON"
+        values = YES_NO if told == {bool} else "lists and objects as JSON"
         columns.append(Field(name, kind, f"{words}: {key}", values, (of, key)))
     return TidyTable([*columns, *(_REVIEW if reviews.notes else ())], lines)
 
@@ -234,59 +231,3 @@ def dictionary_text(table: TidyTable) -> str:
     writer.writerow(("column", "type", "meaning", "values"))
     writer.writerows((one.name, one.type, one.meaning, one.values) for one in table.columns)
     return out.getvalue()
-
-
-_LINES_AT_ONCE = 10_000  # row by row DuckDB takes minutes for a hundred thousand
-_SQL_TYPES: Mapping[str, str] = {"text": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE"}
-
-
-# Under this key the file says of what run its rows are, so that they can be scored as the run is.
-FACTS = "krisis"
-
-
-def write_parquet(table: TidyTable, path: Path, result: BenchmarkResult) -> None:
-    """Write the table as Parquet, whole or not at all, over an older file if there is one."""
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtra.named("tables", "writing Parquet") from None
-    types = [_SQL_TYPES[column.type] for column in table.columns]
-    columns = ", ".join(f'"{n}" {kind}' for n, kind in zip(table.names, types, strict=True))
-    with duckdb.connect(":memory:") as base:
-        base.execute(f"create table rows ({columns})")
-        lists = ", ".join(f"unnest(?::{kind}[])" for kind in types)
-        for start in range(0, len(table.lines), _LINES_AT_ONCE):
-            cells = zip(*table.lines[start : start + _LINES_AT_ONCE], strict=True)
-            values = [[_as(k, c) for c in column] for k, column in zip(types, cells, strict=True)]
-            base.execute(f"insert into rows select {lists}", values)
-        half = path.with_name(f".{path.name}.half")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            place, told = (_quoted(text) for text in (str(half), _facts(table, result)))
-            half.unlink(missing_ok=True)
-            os.close(open_private(str(half), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-            how = f"format parquet, use_tmp_file false, kv_metadata {{{FACTS}: {told}}}"
-            base.execute(f"copy rows to {place} ({how})")
-            half.replace(path)
-        except (duckdb.Error, OSError) as error:
-            half.unlink(missing_ok=True)
-            raise InvalidFile(f"{path} cannot be written: {error}") from None
-
-
-def _facts(table: TidyTable, result: BenchmarkResult) -> str:
-    """Return what is known of the run, and where each column of the rows comes from."""
-    columns = {
-        one.name: [*one.source, one.values == _YES_NO] for one in table.columns if one.source
-    }
-    about = {**result.to_dict(include_results=False), "metric_scores": {}}
-    return dumps({"result": about, "columns": columns}, indent=None)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _as(kind: str, cell: TableCell) -> TableCell:
-    if kind != "VARCHAR" or cell is None:
-        return cell
-    return str(cell).encode("utf-8", "replace").decode()  # half of a surrogate pair is no text

@@ -21,6 +21,7 @@ from krisis.metrics.table import FloatArray, Table
 from krisis.pages.groups import ALIGNED, ANSWERED, RIGHT
 
 SCORED = "scored"  # everything of which a reply exists
+IN_FORCE, UNANSWERED = "yes", "unanswered"  # thresholds of what is left for people
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from krisis import registry
 from krisis.errors import InvalidFile
+from krisis.file_formats import format_of
 from krisis.json_values import JsonMapping, read_object
 from krisis.runs.schema import SUFFIX
 
@@ -53,6 +55,12 @@ ARTEFACTS: dict[str, Artefact] = {
     ),
     "suite": Artefact("a YAML file", "if it is a suite, krisis run takes it"),
 }
+# How the files begin that other commands write beside a run → what they are.
+SAVED_BESIDE = {
+    "krisis.certificate": "certificate",
+    "krisis decision": "decision",
+    "krisis.audit": "audit",
+}
 _KINDS = {
     "krisis.result": "saved result",
     "krisis.metrics": "metrics file",
@@ -85,9 +93,7 @@ def kind_of_content(content: JsonMapping) -> str:
     """Return the key of `ARTEFACTS` that a JSON object belongs to; "" of anything else."""
     if "kind" in content:
         return _KINDS.get(str(content["kind"]), "")
-    if any(
-        registry.find("formats", name).recognises(content) for name in registry.names("formats")
-    ):
+    if format_of(Path(), content, can="load"):
         return "run file"
     return "selective output" if {"inputs", "population"} <= content.keys() else ""
 
@@ -117,3 +123,34 @@ def _such_as(path: Path) -> str:
     runs = sorted(found.name for found in folder.glob(f"*{SUFFIX}"))
     near = difflib.get_close_matches(path.name, runs, n=1) or runs[-1:]
     return f", such as {folder / near[0]}" if near else ""
+
+
+def saved_beside(folder: Path) -> dict[Path, list[tuple[Path, str]]]:
+    """Return the certificates, decisions and audits beside runs: ``RUN.krisis`` → ``RUN.*.json``.
+
+    Each comes with its kind.
+    """
+    found: dict[Path, list[tuple[Path, str]]] = {}
+    names = sorted(os.listdir(folder)) if folder.is_dir() else []
+    runs = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
+    for name in names:
+        stem = name
+        while stem and stem not in runs:
+            stem = stem.rpartition(".")[0]
+        if stem and name.endswith(".json") and (kind := _kind_saved(folder / name)):
+            found.setdefault(folder / f"{stem}{SUFFIX}", []).append((folder / name, kind))
+    return found
+
+
+def _kind_saved(path: Path) -> str:
+    with suppress(OSError):
+        if stat.S_ISREG(path.lstat().st_mode):  # opening a pipe would wait for ever
+            head = head_of(path)
+            return next((kind for kind in SAVED_BESIDE if f'"{kind}"'.encode() in head), "")
+    return ""
+
+
+def head_of(path: Path) -> bytes:
+    """Return how a file begins."""
+    with path.open("rb") as file:
+        return file.read(200)

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.formats.parquet import is_parquet, load_parquet
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metric_of, registered_metrics
+from krisis.plain_run import PlainRun
 from krisis.results.artefacts import kind_of, kind_of_content, refused
 from krisis.results.base import BenchmarkResult
-from krisis.results.plain_runs import plain_run, result_of_plain_run
+from krisis.results.plain_runs import result_of_plain_run, run_of_format
 from krisis.runs.load import keep_scores, list_runs, load_run, read_description
 from krisis.runs.schema import SUFFIX
 
@@ -30,12 +30,16 @@ def load_result(path: Path, mode: str | None = None) -> BenchmarkResult:
         raise missing
     if is_run(path):
         return _scored_run(path)
-    if is_parquet(path):
-        return scored_as_it_is(load_parquet(path))
+    found = stored_run(path, mode)
+    return scored_as_it_is(result_of_plain_run(found) if isinstance(found, PlainRun) else found)
+
+
+def stored_run(path: Path, mode: str | None = None) -> PlainRun | BenchmarkResult:
+    """Read a file other than a run as it is, without scoring: by its name, else by its content."""
+    if (found := run_of_format(path, mode)) is not None:
+        return found
     content = content_of_run(path)
-    if (run := plain_run(content, mode, path)) is not None:
-        return scored_as_it_is(result_of_plain_run(run))
-    return BenchmarkResult.from_dict(content, place=str(path))
+    return run_of_format(path, mode, content) or BenchmarkResult.from_dict(content, place=str(path))
 
 
 def is_run(path: Path) -> bool:

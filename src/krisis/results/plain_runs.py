@@ -1,11 +1,11 @@
-"""Runs in a suite's own file format, such as the PHQ-8 run file, as results."""
+"""Runs in another file format, such as Parquet or the PHQ-8 run file, as results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from krisis import registry
+from krisis.file_formats import format_named, format_of
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import ELICITED, STATED
@@ -15,14 +15,15 @@ from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 
 
-def plain_run(content: JsonMapping, mode: str | None, path: Path) -> PlainRun | None:
-    """Read a file of a suite's own format; None if it is of no known format."""
-    for name in registry.names("formats"):
-        file_format = registry.find("formats", name)
-        if file_format.recognises(content):
-            run: PlainRun = file_format.read(content, mode, str(path))
-            return run
-    return None
+def run_of_format(
+    path: Path, mode: str | None, content: JsonMapping | None = None
+) -> PlainRun | BenchmarkResult | None:
+    """Load a finished run of another program or a suite's own format; None of any other file."""
+    name = format_of(path, content, can="load")
+    if not name or not path.is_file():
+        return None
+    found: PlainRun | BenchmarkResult = format_named(name, "load").load(path, content, mode)
+    return found
 
 
 def result_of_plain_run(run: PlainRun) -> BenchmarkResult:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.formats.parquet import is_parquet, load_parquet
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import in_patient_order
@@ -20,13 +19,13 @@ from krisis.metrics.repeats import collapse_repeats
 from krisis.plain_run import PlainRun
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import (
-    content_of_run,
     is_run,
     load_result,
     metrics_asked,
+    stored_run,
     with_rows,
 )
-from krisis.results.plain_runs import plain_row, plain_run
+from krisis.results.plain_runs import plain_row
 from krisis.runs.load import load_run, read_description
 from krisis.task_facts import TaskFacts
 
@@ -36,13 +35,10 @@ def read_items(path: str | Path, mode: str | None = None) -> RunItems:
     path = Path(path)
     if is_run(path):
         return _of_run(path, mode)
-    if path.is_file() and is_parquet(path):
-        result = load_parquet(path)
-        return items_of_result(result, _source(result, mode, path))
-    content = content_of_run(path)
-    if (run := plain_run(content, mode, path)) is not None:
-        return _of_plain_run(run, path)
-    result = with_rows(BenchmarkResult.from_dict(content, place=str(path)), path)
+    found = stored_run(path, mode)
+    if isinstance(found, PlainRun):
+        return _of_plain_run(found, path)
+    result = with_rows(found, path)
     return items_of_result(result, _source(result, mode, path))
 
 

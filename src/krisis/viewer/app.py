@@ -10,18 +10,29 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, quote, urlencode
 
-from krisis import __version__
+from krisis import __version__, registry
 from krisis.errors import KrisisError, MissingExtra, UnknownName
 from krisis.json_values import JsonMapping, dumps
 from krisis.pages import shell as shared
-from krisis.verbs.decide import tab as decide
+from krisis.pages.tabs import Page, chart_file
+from krisis.viewer.assets import asset
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.page import Page, asset, chart_file
 from krisis.viewer.pages import case, cases, compare, pair, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, form_of, wants_json
 
-# Path → what makes the page from the catalogue, the path's parts and the query.
 Maker = Callable[[Catalogue, JsonMapping, Mapping[str, str]], Page]
+
+
+def _place_of_tab(name: str) -> str:
+    return f"/runs/{{run}}/{name}"
+
+
+def _tab(name: str) -> Maker:
+    """Return what makes the page that a verb adds to every run; it is imported when asked for."""
+    return lambda c, parts, query: registry.find("tabs", name)(c.load(parts["run"]), query)
+
+
+# Path → what makes its page from the catalogue, the path's parts and the query.
 PAGES: dict[str, Maker] = {
     "/": lambda catalogue, parts, query: runs.page(catalogue, query, _all(query, "metric")),
     "/compare/cases/{position:int}": lambda c, parts, query: pair.case_page(
@@ -34,10 +45,10 @@ PAGES: dict[str, Maker] = {
         c, parts["run"], parts["position"], query
     ),
     "/runs/{run}/cases": lambda c, parts, query: cases.page(c, parts["run"], query),
-    "/runs/{run}/decide": lambda c, parts, query: decide.page(c, parts["run"], query),
+    **{_place_of_tab(name): _tab(name) for name in registry.names("tabs")},
     "/runs/{run}": lambda c, parts, query: run.page(c, parts["run"]),
 }
-WITH_CHARTS = ("/", "/compare", "/runs/{run}/decide", "/runs/{run}")
+WITH_CHARTS = ("/", "/compare", *map(_place_of_tab, registry.names("tabs")), "/runs/{run}")
 _WRITES = re.compile(r"/runs/[^/]+/cases/\d+/review")
 _MEDIA = {"viewer.css": "text/css", "theme.js": "text/javascript", "viewer.js": "text/javascript"}
 # Status → the heading of its page and what is nearest to do.
@@ -197,6 +208,7 @@ def _answer(scope: Any, page: Page, status: int = 200) -> Any:
         page=page,
         content=page.content,
         title=page.title,
+        tabs=registry.names("tabs"),
         version=__version__,
         may_write=getattr(scope["app"].state, "may_write", False) if "app" in scope else False,
         style=asset("viewer.css") if saved else "",
@@ -220,7 +232,9 @@ def _with_save(scope: Any) -> str:
 
 @cache
 def _templates() -> Any:
-    return shared.environment("krisis.viewer")
+    # The template of a tab lies in `templates` of its package.
+    packages = [place.rpartition(".")[0] for place in registry.table("tabs").values()]
+    return shared.environment("krisis.viewer", *packages)
 
 
 def _error(scope: Any, status: int, sentence: str, near: Sequence[str] = ()) -> Any:

@@ -13,13 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from krisis.decisions.hand_over import HandOver, hand_over
 from krisis.errors import InvalidFile, InvalidValue, KrisisError, UnknownName
-from krisis.formats.hand_over import HandOver, hand_over
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.table import Table
-from krisis.pages.cases import RowFilter
+from krisis.pages.cases import IN_FORCE, RowFilter
 from krisis.pages.document import Document
 from krisis.pages.run import run_document
 from krisis.results.base import BenchmarkResult
@@ -40,7 +40,7 @@ from krisis.runs.review import CaseKey, keys_in_state, read_reviews
 from krisis.runs.schema import Value
 from krisis.runs.text_cache import remove_outlived_indices
 from krisis.viewer.entries import Entry, Look, found_in, objection, read_entry, shown
-from krisis.viewer.filters import IN_FORCE, ORDERS, RowFilters
+from krisis.viewer.filters import ORDERS, RowFilters
 from krisis.viewer.index import Index
 from krisis.viewer.search import TextSearch
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
@@ -15,6 +14,7 @@ from krisis.errors import KrisisError
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.outcomes import OUTCOMES
+from krisis.results.artefacts import head_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import scored_as_it_is
 from krisis.results.rows import scores_from_dict, scores_to_dict
@@ -26,12 +26,6 @@ from krisis.task_facts import TaskFacts
 if TYPE_CHECKING:
     from krisis.viewer.catalogue import Catalogue
 
-# How the files begin that other commands write beside a run → what they are.
-ARTEFACTS = {
-    "krisis.certificate": "certificate",
-    "krisis decision": "decision",
-    "krisis.audit": "audit",
-}
 # Scores of another version are computed again for the list where a run has no more rows.
 _MOST_SCORED = 20_000
 _KEPT_DETAILS = ("reason", "null_value", "normalized_interval", "note", "positive")
@@ -149,39 +143,9 @@ def _is_of_interest(one: os.DirEntry[str]) -> bool:
         if one.is_dir(follow_symlinks=False):
             return os.path.lexists(os.path.join(one.path, "manifest.json"))
         is_json = one.name.endswith(".json") and one.is_file(follow_symlinks=False)
-        return is_json and b'"krisis.result"' in _head(Path(one.path))
+        return is_json and b'"krisis.result"' in head_of(Path(one.path))
     except OSError:
         return True
-
-
-def artefacts_in(folder: Path) -> dict[Path, list[tuple[Path, str]]]:
-    """Return the certificates, decisions and audits beside runs: ``RUN.krisis`` → ``RUN.*.json``.
-
-    Each comes with its kind.
-    """
-    found: dict[Path, list[tuple[Path, str]]] = {}
-    names = sorted(os.listdir(folder)) if folder.is_dir() else []
-    runs = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
-    for name in names:
-        stem = name
-        while stem and stem not in runs:
-            stem = stem.rpartition(".")[0]
-        if stem and name.endswith(".json") and (kind := _kind(folder / name)):
-            found.setdefault(folder / f"{stem}{SUFFIX}", []).append((folder / name, kind))
-    return found
-
-
-def _kind(path: Path) -> str:
-    with suppress(OSError):
-        if stat.S_ISREG(path.lstat().st_mode):  # opening a pipe would wait for ever
-            head = _head(path)
-            return next((kind for kind in ARTEFACTS if f'"{kind}"'.encode() in head), "")
-    return ""
-
-
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(200)
 
 
 def objection(path: Path) -> str:

@@ -19,13 +19,12 @@ from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import Answers
 from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell
 from krisis.outcomes import EVALUATED, NO_PREDICTION
-from krisis.pages.cases import SCORED, RowFilter, label_text
+from krisis.pages.cases import IN_FORCE, SCORED, UNANSWERED, RowFilter, label_text
 from krisis.results.attrition import UNCLASSIFIED
 from krisis.results.group_labels import group_headings, group_label
 from krisis.runs.read import RunFile
 from krisis.runs.schema import Value, storable
 
-IN_FORCE, UNANSWERED = "yes", "unanswered"  # thresholds of what is left for people
 NO_ANSWER = "no answer"  # a reply that is none of the labels
 DUE = {
     "yes": tuple(name for name, cell in DEFERRAL_CELLS.items() if cell.due),

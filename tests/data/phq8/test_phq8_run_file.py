@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,13 +50,13 @@ def run(*people: dict[str, Any], mode: str = "few_shot") -> dict[str, Any]:
 
 
 def read(content: dict[str, Any], mode: str | None = None) -> PlainRun:
-    return PHQ8RunFile.read(content, mode, "run.json")
+    return PHQ8RunFile.experiment(content, mode, "run.json")
 
 
 def test_the_format_is_found_by_what_is_in_the_file() -> None:
     assert registry.find("formats", "phq8-run") is PHQ8RunFile
-    assert PHQ8RunFile.recognises(run(person()))
-    assert not PHQ8RunFile.recognises({"kind": "krisis.result"})
+    assert PHQ8RunFile.recognises(Path(), run(person()))
+    assert not PHQ8RunFile.recognises(Path(), {"kind": "krisis.result"})
     assert PHQ8Suite.run_format in registry.names("formats")
 
 

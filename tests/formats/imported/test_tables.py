@@ -16,10 +16,10 @@ from typer.testing import CliRunner, Result
 
 from krisis.cli.app import app
 from krisis.errors import InvalidFile, UserError
-from krisis.formats import prediction_table
+from krisis.formats import parquet_tables
 from krisis.formats.base import ImportOptions
 from krisis.formats.imported_run import ReadFile, read_file
-from krisis.formats.prediction_table import MOST_ROWS
+from krisis.formats.parquet_tables import MOST_ROWS
 from krisis.results.base import BenchmarkResult
 from krisis.results.rows import rows_fingerprint
 from krisis.runs.load import load_run, read_description
@@ -210,9 +210,9 @@ def test_a_parquet_file_of_values_just_small_enough_is_read(
     path = tmp_path / "a.parquet"
     duckdb.sql("select 'né' as label, 'no' as answer, null::int as age").write_parquet(str(path))
     options = ImportOptions(truth="label", prediction="answer", answers=["né", "no"])
-    monkeypatch.setattr(prediction_table, "MOST_BYTES", 3 * 8 + 3 + 2)
+    monkeypatch.setattr(parquet_tables, "MOST_BYTES", 3 * 8 + 3 + 2)
     assert len(read_file(path, "parquet", options).taken.rows) == 1
-    monkeypatch.setattr(prediction_table, "MOST_BYTES", 3 * 8 + 3 + 2 - 1)
+    monkeypatch.setattr(parquet_tables, "MOST_BYTES", 3 * 8 + 3 + 2 - 1)
     with pytest.raises(InvalidFile, match="unpacked"):
         read_file(path, "parquet", options)
 

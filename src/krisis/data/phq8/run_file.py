@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from krisis import __version__
 from krisis.data.base import Label, Task
@@ -51,13 +52,18 @@ class PHQ8RunFile:
     """The file format of PHQ-8 runs, as the registry offers it."""
 
     @staticmethod
-    def recognises(content: JsonMapping) -> bool:
+    def recognises(_: Path, content: JsonMapping) -> bool:
         """Tell whether a JSON object looks like a PHQ-8 run file."""
         return "experiments" in content
 
+    @classmethod
+    def load(cls, path: Path, content: JsonMapping, mode: str | None) -> PlainRun:
+        """Return one experiment of a file; ``mode`` is required where there are several."""
+        return cls.experiment(content, mode, str(path))
+
     @staticmethod
-    def read(content: JsonMapping, mode: str | None, place: str) -> PlainRun:
-        """Check and return one experiment; ``mode`` is required where there are several."""
+    def experiment(content: JsonMapping, mode: str | None, place: str) -> PlainRun:
+        """Check and return one experiment."""
         metadata = _mapping(content, "run_metadata", place)
         experiments = content.get("experiments")
         if not isinstance(experiments, list) or not experiments:

@@ -139,6 +139,12 @@ def run_curves(
     return curves, reasons
 
 
+def risk_coverage_of_runs(runs: Mapping[str, BenchmarkResult], style: Style) -> FigureSpec:
+    """Draw the curves of runs, and say why others have none."""
+    curves, reasons = run_curves(runs)
+    return risk_coverage(curves, style, reasons=reasons)
+
+
 def not_drawable(table: Table) -> str:
     """Return why a run has no chart of its confidence, or nothing."""
     if not table.answered.any():

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from krisis.api.sections import SectionRequest
 from krisis.pages.charts.spec import page_chart
 from krisis.pages.document import Section
 from krisis.pages.embedded import parts_of
 from krisis.verbs.audit.chart import gap_forest, group_curves
-from krisis.verbs.audit.groups import GroupAudit
+from krisis.verbs.audit.groups import GroupAudit, audit_groups
 from krisis.verbs.audit.result import Audit
+
+
+def audit_of_report(asked: SectionRequest) -> Section:
+    """Audit the groups of the task."""
+    return audit_section(audit_groups(asked.items))
 
 
 def audit_section(audit: GroupAudit) -> Section:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from krisis.api.sections import SectionRequest
+from krisis.decisions.costs import costs_of_run
+from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.pages.charts.spec import page_chart
 from krisis.pages.document import Section
 from krisis.pages.embedded import parts_of
+from krisis.verbs.decide import baselines_of
 from krisis.verbs.decide.chart import cost, net_benefit, team_errors
-from krisis.verbs.decide.curve import DecisionCurve
-from krisis.verbs.decide.policies import Decision
+from krisis.verbs.decide.curve import CurveOptions, DecisionCurve, decision_curve
+from krisis.verbs.decide.policies import DecideOptions, Decision, decide_run
+from krisis.verbs.decide.population import Prevalence
 
 
 def cost_section(decision: Decision) -> Section:
@@ -23,3 +30,31 @@ def benefit_section(curve: DecisionCurve) -> Section:
     chart = page_chart("decision_curve", lambda style: net_benefit({"this run": curve}, style))
     parts = parts_of(curve.document(), [chart])
     return Section(key="decision-curve", title="Decision curve", parts=parts)
+
+
+def costs_of_report(asked: SectionRequest) -> Section:
+    """Price the policies by the cost table of ``--cost``, or by the preset of the task."""
+    path = None if asked.value == "preset" else Path(asked.value)
+    costs = costs_of_run(asked.items, path)
+    options = DecideOptions(
+        costs=costs,
+        certificate=asked.certificate,
+        team=costs.team,
+        score=asked.score,
+        prevalence=_population(asked),
+    )
+    baselines = baselines_of(asked.run, asked.against)
+    return cost_section(decide_run(asked.items, options, baselines=baselines))
+
+
+def curve_of_report(asked: SectionRequest) -> Section:
+    """Draw the decision curve, answering from the threshold in force."""
+    in_force = threshold_of_run(asked.items, score=asked.score, certificate=asked.certificate)
+    options = CurveOptions(
+        score=asked.score, answer_from=in_force.threshold, prevalence=_population(asked)
+    )
+    return benefit_section(decision_curve(asked.items, options))
+
+
+def _population(asked: SectionRequest) -> Prevalence | None:
+    return Prevalence.from_text(asked.prevalence) if asked.prevalence else None

@@ -27,13 +27,15 @@ from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
-from krisis.pages.cases import RowFilter, cases_of_marks
+from krisis.pages.cases import IN_FORCE, UNANSWERED, RowFilter, cases_of_marks
 from krisis.pages.charts.curves import certified
 from krisis.pages.document import Cell, Chart, Column, Document, Section, Sentences, Table
 from krisis.pages.html import chart_html, sections_html, table_html, verdict_html
 from krisis.pages.numbers import Estimate, count, level, share
 from krisis.pages.style import Style
+from krisis.pages.tabs import OpenRun, Page, case_address, query_of
 from krisis.pages.verdict import threshold_verdict
+from krisis.results.artefacts import SAVED_BESIDE, saved_beside
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result, source_of
 from krisis.verbs.decide.page import policy_name
@@ -45,11 +47,6 @@ from krisis.verbs.decide.working_point import (
     ThresholdQuestion,
     variants_among,
 )
-from krisis.viewer.catalogue import Catalogue, ViewedRun
-from krisis.viewer.entries import ARTEFACTS, artefacts_in
-from krisis.viewer.filters import IN_FORCE, UNANSWERED
-from krisis.viewer.page import Page
-from krisis.viewer.pages.cases import case_address, query_of
 
 # Signals and repeats are read row by row, which a page does for no more rows than these.
 MOST_ROWS_READ = 100_000
@@ -59,14 +56,14 @@ _MOST_TESTS = 10_000
 _ROWS_LOOKED_AT = 200
 
 
-def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
+def page(run: OpenRun, query: Mapping[str, str]) -> Page:
     """Answer the question of the address on the rows of a run."""
-    run, asked = catalogue.load(name), Asked.of(query)
+    asked = Asked.of(query)
     items, table = _items(run), run.table
     available, variant = _available(run), asked.score.variant(items)
     counted = items.table
     content: JsonObject = {
-        "name": name,
+        "name": run.name,
         "damage": run.damage,
         "n_rows": counted.n_rows,
         "n_scored": items.n_items,
@@ -122,20 +119,20 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     context["evidence"] = sections_html(document, case_address(run))
     charts = [Section(key="curve", title="Thresholds", parts=[chart])] if chart else []
     document = replace(document, sections=[*charts, *evidence])
-    return Page("decide.html", f"Decide · {name}", content, context, document=document)
+    return Page("decide.html", f"Decide · {run.name}", content, context, document=document)
 
 
 # --- The answer --------------------------------------------------------------------------------
 
 
-def _items(run: ViewedRun) -> RunItems:
+def _items(run: OpenRun) -> RunItems:
     """Return the columns of a run as items; of repeats, one modal answer per record."""
     result = run.result
     source = source_of(result, place_in_commands(run.path))
     return run.table.shared(("items",), lambda: items_of_result(result, source))
 
 
-def _available(run: ViewedRun) -> list[str]:
+def _available(run: OpenRun) -> list[str]:
     """Name the confidence variants that the first rows have the signals of."""
     found = variants_among(row.signals for row in run.result.rows[:_ROWS_LOOKED_AT])
     stated = bool(run.table.usable.any())
@@ -376,7 +373,7 @@ def _counts(content: JsonObject, filters: Mapping[str, RowFilter]) -> Table:
 
 
 def _chart(
-    run: ViewedRun, scored: ScoredRun, asked: Asked, in_force: ThresholdInForce, *, with_cases: bool
+    run: OpenRun, scored: ScoredRun, asked: Asked, in_force: ThresholdInForce, *, with_cases: bool
 ) -> Chart:
     """Return the curve with the certified threshold, and with the one that is explored."""
     style = Style("page")
@@ -393,7 +390,7 @@ def _chart(
 
 
 def _left_for_people(
-    run: ViewedRun, content: JsonObject, filters: Mapping[str, RowFilter]
+    run: OpenRun, content: JsonObject, filters: Mapping[str, RowFilter]
 ) -> JsonObject | None:
     """Return the one list of cases that are left for people; None of a very large run.
 
@@ -544,11 +541,11 @@ def _saved(artefacts: Sequence[JsonObject]) -> list[Section]:
     ]
 
 
-def _artefacts(run: ViewedRun) -> list[JsonObject]:
+def _artefacts(run: OpenRun) -> list[JsonObject]:
     """Return the certificates, decisions and audits that are saved beside a run."""
     found = []
-    for path, kind in artefacts_in(run.path.parent).get(run.path, ()):
-        line = {"file": path.name, "kind": ARTEFACTS[kind]}
+    for path, kind in saved_beside(run.path.parent).get(run.path, ()):
+        line = {"file": path.name, "kind": SAVED_BESIDE[kind]}
         try:
             found.append(line | _artefact(run, path, kind))
         except KrisisError as error:
@@ -556,7 +553,7 @@ def _artefacts(run: ViewedRun) -> list[JsonObject]:
     return found
 
 
-def _artefact(run: ViewedRun, file: Path, kind: str) -> JsonObject:
+def _artefact(run: OpenRun, file: Path, kind: str) -> JsonObject:
     content = read_object(file)
     if kind == "krisis.certificate":
         certificate = certificate_from(content, place=file.name)
@@ -568,7 +565,7 @@ def _artefact(run: ViewedRun, file: Path, kind: str) -> JsonObject:
     return {"sentences": [str(one) for one in sentences], "problem": ""}
 
 
-def _whose(run: ViewedRun, certificate: Certificate) -> list[str]:
+def _whose(run: OpenRun, certificate: Certificate) -> list[str]:
     """Say so where a certificate was not made on the rows of the run, or nobody looked."""
     if certificate.calibrator_hash or run.n_rows > MOST_ROWS_READ:
         why = "with a calibrator" if certificate.calibrator_hash else "for a run of this size"
@@ -580,7 +577,7 @@ def _whose(run: ViewedRun, certificate: Certificate) -> list[str]:
     return [f"{other}; `krisis verify` checks it on this run."]
 
 
-def _is_of(run: ViewedRun, certificate: Certificate) -> bool:
+def _is_of(run: OpenRun, certificate: Certificate) -> bool:
     try:
         items = _items(run)
         sample = sample_of(items, score_options(certificate, None))

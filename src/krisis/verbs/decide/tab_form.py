@@ -14,9 +14,9 @@ from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK, METHODS
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
+from krisis.pages.tabs import choice_of, number_of, text_of
 from krisis.results.loading import place_in_commands
 from krisis.verbs.decide.working_point import ThresholdQuestion
-from krisis.viewer.page import choice_of, number_of, text_of
 
 _MOST_ANSWERS_PRICED = 4
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from krisis import __version__
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.pages import shell as shared
-from krisis.viewer.page import asset
+from krisis.viewer.assets import asset
 from krisis.viewer.security import LOCAL_NAMES, Guard, form_of
 
 ABSTAIN = "abstain"

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from krisis import registry
 from krisis.api.given import AnyCalibrator, AnyCertificate, AnyRun, calibrator_of, certificate_of
 from krisis.api.scoring import load, results_of
-from krisis.decisions.costs import costs_of_run
+from krisis.api.sections import SectionRequest
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
-from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
 from krisis.pages.certify import certificate_section
 from krisis.pages.charts.files import check_figure_file, write_figure
-from krisis.pages.document import Document
+from krisis.pages.document import Document, Section
 from krisis.pages.figure import Figure, check_charts
 from krisis.pages.run import run_document
 from krisis.pages.shell import page
@@ -24,13 +24,6 @@ from krisis.results.ids import ShownIds
 from krisis.results.loading import reproduce_command
 from krisis.results.matching import refuse_other_data
 from krisis.results.run_items import items_of
-from krisis.verbs.audit.groups import audit_groups
-from krisis.verbs.audit.section import audit_section
-from krisis.verbs.decide import baselines_of
-from krisis.verbs.decide.curve import CurveOptions, decision_curve
-from krisis.verbs.decide.policies import DecideOptions, decide_run
-from krisis.verbs.decide.population import Prevalence
-from krisis.verbs.decide.section import benefit_section, cost_section
 from krisis.verbs.report.figures import FigureOptions, runs_figure
 
 
@@ -101,27 +94,25 @@ def report(
         raise InvalidValue(
             "--prevalence re-weights costs and the decision curve; add --cost or --curve"
         )
-    population = None if prevalence in (None, "") else Prevalence.from_text(str(prevalence))
-    shown = []
+    asked = {"cost": cost, "curve": "yes" if curve else "", "audit": "yes" if audit else ""}
+    shown: list[Section] = []
     sealed = certificate_of(certificate)
-    if sealed is not None:
-        shown.append(certificate_section(sealed, items_of(run), calibrator=score.calibrator))
-    if cost:
+    if sealed is not None or any(asked.values()):
         items = items_of(run)
-        costs = costs_of_run(items, None if cost == "preset" else Path(cost))
-        options = DecideOptions(
-            costs=costs, certificate=sealed, team=costs.team, score=score, prevalence=population
-        )
-        priced = decide_run(items, options, baselines=baselines_of(run, against))
-        shown.append(cost_section(priced))
-    if curve:
-        in_force = threshold_of_run(items_of(run), score=score, certificate=sealed)
-        drawn = decision_curve(
-            items_of(run),
-            CurveOptions(score=score, answer_from=in_force.threshold, prevalence=population),
-        )
-        shown.append(benefit_section(drawn))
-    shown += [audit_section(audit_groups(items_of(run)))] if audit else []
+    if sealed is not None:
+        shown.append(certificate_section(sealed, items, calibrator=score.calibrator))
+    for name in registry.table("sections"):
+        if value := asked.get(name):
+            request = SectionRequest(
+                run=run,
+                items=items,
+                value=value,
+                against=against,
+                score=score,
+                certificate=sealed,
+                prevalence="" if prevalence is None else str(prevalence),
+            )
+            shown.append(registry.find("sections", name)(request))
     again = "" if isinstance(run, BenchmarkResult) else reproduce_command(Path(run))
     ids = ShownIds.of(result, with_ids=with_ids)
     document = run_document(result, against=others, reproduce=again, ids=ids)

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from krisis.decisions.costs import costs_of_run
-from krisis.decisions.run_sample import ScoreOptions
-from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
-from krisis.metrics.items import RunItems
+from krisis import registry
+from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.pages.about import about_runs
-from krisis.pages.charts.curves import risk_coverage, run_curves
-from krisis.pages.charts.forest import deferral, forest
-from krisis.pages.charts.reliability import reliability
 from krisis.pages.charts.spec import FigureSpec
 from krisis.pages.figure import Figure
 from krisis.pages.style import MOST_RUNS, Style, style_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.matching import refuse_other_data
-from krisis.results.run_items import items_of_result, source_of
-from krisis.verbs.decide.chart import cost, net_benefit
-from krisis.verbs.decide.curve import CurveOptions, DecisionCurve, decision_curve
-from krisis.verbs.decide.policies import DecideOptions, Decision, decide_run
-
-KINDS = ("risk-coverage", "reliability", "forest", "deferral", "decision-curve", "cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +26,8 @@ class FigureOptions:
     metrics: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UnknownName.among("kind of figure", self.kind, KINDS)
+        if self.kind not in (kinds := registry.table("figures")):
+            raise UnknownName.among("kind of figure", self.kind, kinds)
         if self.metrics and self.kind != "forest":
             raise InvalidValue(f"--metric chooses the panels of a forest, not of {self.kind}")
         style_of(self.style, self.width)
@@ -71,36 +60,9 @@ def runs_figure(
 
 
 def _spec(runs: Mapping[str, BenchmarkResult], options: FigureOptions, style: Style) -> FigureSpec:
-    if options.kind == "risk-coverage":
-        curves, reasons = run_curves(runs)
-        return risk_coverage(curves, style, reasons=reasons)
-    if options.kind == "reliability":
-        return reliability(runs, style)
-    if options.kind == "forest":
-        return forest(runs, style, options.metrics)
-    if options.kind == "deferral":
-        return deferral(runs, style)
-    drawn, reasons = dict[str, DecisionCurve | Decision](), dict[str, str]()
-    for name, run in runs.items():
-        try:
-            drawn[name] = _decided(items_of_result(run, source_of(run)), options.kind)
-        except UserError as error:
-            reasons[name] = str(error).partition(";")[0]
-    return replace(_of_decisions(drawn, style), reasons=reasons)
-
-
-def _decided(run: RunItems, kind: str) -> DecisionCurve | Decision:
-    # A figure is no judgement: it says how many cases were not evaluated.
-    score = ScoreOptions(max_not_evaluated=1.0)
-    if kind == "decision-curve":
-        return decision_curve(run, CurveOptions(score=score))
-    return decide_run(run, DecideOptions(costs=costs_of_run(run, None), score=score))
-
-
-def _of_decisions(drawn: Mapping[str, DecisionCurve | Decision], style: Style) -> FigureSpec:
-    curves = {name: one for name, one in drawn.items() if isinstance(one, DecisionCurve)}
-    prices = {name: one for name, one in drawn.items() if isinstance(one, Decision)}
-    return net_benefit(curves, style) if curves else cost(prices, style)
+    chosen = {"metrics": options.metrics} if options.metrics else {}
+    spec: FigureSpec = registry.find("figures", options.kind)(runs, style, **chosen)
+    return spec
 
 
 def _reader_name(name: str, run: BenchmarkResult) -> str:

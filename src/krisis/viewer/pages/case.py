@@ -15,6 +15,7 @@ from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell
 from krisis.outcomes import WORDS
 from krisis.pages.cases import RowFilter
 from krisis.pages.numbers import Estimate, share, stored
+from krisis.pages.tabs import Page
 from krisis.pages.verdict import is_itself
 from krisis.pages.worst import reasons_of
 from krisis.results.error_kinds import answer_chances
@@ -25,7 +26,6 @@ from krisis.runs.read import CaseOf
 from krisis.runs.review import MARKS, ReviewNote, add_review, case_key, read_reviews
 from krisis.task_facts import FeatureDescription, TaskFacts
 from krisis.viewer.catalogue import Catalogue, ViewedRun
-from krisis.viewer.page import Page
 from krisis.viewer.pages.cases import Queue, case_lines, tone_of
 
 SHOWN_CHARACTERS = 50_000

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from urllib.parse import quote, urlencode
+from dataclasses import asdict, dataclass
 
 from krisis.answers import AnswerSet
 from krisis.formats.tidy_table import csv_lines
@@ -12,13 +11,13 @@ from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell, verdict
 from krisis.outcomes import OUTCOMES
-from krisis.pages.cases import SCORED, ChartFile, OneCase, RowFilter
+from krisis.pages.cases import IN_FORCE, SCORED, UNANSWERED, RowFilter
+from krisis.pages.tabs import Page, choice_of, number_of, query_of, text_of, whole_of
 from krisis.pages.worst import reasons_of, shortened
 from krisis.results.error_kinds import ERROR_KINDS
 from krisis.runs.review import MARKS, read_reviews
 from krisis.viewer.catalogue import CONFIDENT, Catalogue, ViewedRun
-from krisis.viewer.filters import IN_FORCE, ORDERS, UNANSWERED
-from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
+from krisis.viewer.filters import ORDERS
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 500
@@ -143,34 +142,6 @@ def _left_of(query: Mapping[str, str]) -> str:
         return text_of(query, "left")
     limit = number_of(query, "left")
     return "" if limit is None else repr(limit)
-
-
-def case_address(run: ViewedRun, *, page: str = "", query: str = "") -> Callable[[object], str]:
-    """Return what leads from the cases behind a number to their list, or to one of them.
-
-    The charts of a ``page`` of the run are files below it, by its own ``query``.
-    """
-    base = f"/runs/{quote(run.name, safe='')}"
-
-    def address(behind: object) -> str:
-        if isinstance(behind, ChartFile):
-            return behind.below(f"{base}{page}", query)
-        if isinstance(behind, OneCase):
-            return f"{base}/cases/{run.places[behind.row]}?{query_of(behind.queue)}"
-        assert isinstance(behind, RowFilter)
-        return f"{base}/cases?{query_of(behind)}"
-
-    return address
-
-
-def query_of(wanted: RowFilter) -> str:
-    """Return a filter as part of an address, without what it does not ask for.
-
-    >>> query_of(RowFilter(correct="no", confidence_min=0.8))
-    'correct=no&confidence_min=0.8'
-    """
-    asked = {f.name: getattr(wanted, f.name) for f in fields(wanted)}
-    return urlencode({n: v for n, v in asked.items() if v not in ("", None) and v != "position"})
 
 
 def filter_words(wanted: RowFilter, name: Callable[[object], str] = str) -> str:

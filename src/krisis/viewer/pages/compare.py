@@ -13,13 +13,13 @@ from krisis.json_values import JsonObject
 from krisis.pages.cases import ChartFile, PairCases
 from krisis.pages.document import Document
 from krisis.pages.html import CaseAddress, body_html
+from krisis.pages.tabs import Page, text_of
 from krisis.results.loading import distinct_names
 from krisis.runs.read import state_of
 from krisis.verbs.compare.page import comparison_document
 from krisis.verbs.compare.pairs import CompareOptions, Comparison, compare_runs
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.entries import Entry
-from krisis.viewer.page import Page, text_of
 from krisis.viewer.pages.pair import refuse_too_many
 
 MOST_RUNS = 6

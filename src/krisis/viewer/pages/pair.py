@@ -14,6 +14,7 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.partition import DEFERRAL_CELLS, deferral_cell, verdicts
 from krisis.metrics.table import BoolArray, IntArray, Table
+from krisis.pages.tabs import Page, choice_of, text_of, whole_of
 from krisis.pages.worst import reasons_of
 from krisis.results.group_labels import group_columns
 from krisis.results.loading import distinct_names, place_in_commands
@@ -23,7 +24,6 @@ from krisis.results.matching import (
     refuse_other_data,
 )
 from krisis.viewer.catalogue import MOST_ROWS, Catalogue, ViewedRun
-from krisis.viewer.page import Page, choice_of, text_of, whole_of
 from krisis.viewer.pages.cases import LONGEST_CHOICE, tone_of
 
 PAGE_SIZE, LARGEST_PAGE = 50, 500

@@ -6,9 +6,9 @@ from krisis.json_values import JsonObject, plain
 from krisis.metrics.partition import Partition
 from krisis.pages.document import Document, Facts, Table
 from krisis.pages.html import contents_html, opening_html, sections_html
+from krisis.pages.tabs import Page, case_address
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.page import Page
-from krisis.viewer.pages.cases import PRESETS, case_address
+from krisis.viewer.pages.cases import PRESETS
 from krisis.viewer.pages.runs import progress_page
 
 

@@ -25,7 +25,9 @@ from krisis.pages.html import table_html
 from krisis.pages.numbers import Estimate, count, dollars, figure, given
 from krisis.pages.strip import Strip
 from krisis.pages.style import style_of
+from krisis.pages.tabs import Page, choice_of, text_of, whole_of
 from krisis.results.account import RunFacts
+from krisis.results.artefacts import SAVED_BESIDE, saved_beside
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import distinct_names, short_models
 from krisis.results.report_tables import has_no_disease
@@ -39,8 +41,7 @@ from krisis.results.side_by_side import (
 from krisis.runs.read import Progress, state_of
 from krisis.statistics.intervals import interval_heading
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.entries import ARTEFACTS, Entry, artefacts_in, shown
-from krisis.viewer.page import Page, choice_of, text_of, whole_of
+from krisis.viewer.entries import Entry, shown
 
 STATES = ("ended", "running", "stopped", "unreadable")
 # As many runs of a task are shown until one asks for the task alone, and then on one page.
@@ -252,9 +253,9 @@ def _certificates(catalogue: Catalogue) -> Certificates:
         run: [
             _certificate(path, state_of(path))
             for path, kind in saved
-            if ARTEFACTS[kind] == "certificate"
+            if SAVED_BESIDE[kind] == "certificate"
         ]
-        for run, saved in artefacts_in(catalogue.folder).items()
+        for run, saved in saved_beside(catalogue.folder).items()
     }
 
 

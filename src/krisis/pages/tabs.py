@@ -1,17 +1,21 @@
-"""What every page hands to the server: its facts for the JSON twin, and more for the template."""
+"""What a page of the viewer is, and what a tab that a verb adds to the pages of a run is given."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote, urlencode
 
+from krisis.decisions.hand_over import HandOver
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
+from krisis.metrics.table import Table
+from krisis.pages.cases import ChartFile, OneCase, RowFilter
 from krisis.pages.document import Document
 from krisis.pages.html import FILES
-from krisis.pages.shell import style_sheet
+from krisis.results.base import BenchmarkResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,70 @@ class Page:
     document: Document | None = None
 
 
+class OpenRun(Protocol):
+    """A run that the viewer has open, as a tab is given it."""
+
+    name: str
+    path: Path
+    damage: str
+    n_rows: int
+
+    @property
+    def model(self) -> str:
+        """Name the model."""
+
+    @property
+    def short_model(self) -> str:
+        """Name the model as headings do."""
+
+    @property
+    def result(self) -> BenchmarkResult:
+        """Return the run with all its rows, scored."""
+
+    @property
+    def table(self) -> Table:
+        """Return the rows as columns."""
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Return the position of every row of the result."""
+
+    def hand_over(self) -> HandOver:
+        """Return the cases that are left for people."""
+
+
+# A function of the kind `tabs` of the registry; its name is the last part of the address.
+Tab = Callable[[OpenRun, Mapping[str, str]], Page]
+
+
+def case_address(run: OpenRun, *, page: str = "", query: str = "") -> Callable[[object], str]:
+    """Return what leads from the cases behind a number to their list, or to one of them.
+
+    The charts of a ``page`` of the run are files below it, by its own ``query``.
+    """
+    base = f"/runs/{quote(run.name, safe='')}"
+
+    def address(behind: object) -> str:
+        if isinstance(behind, ChartFile):
+            return behind.below(f"{base}{page}", query)
+        if isinstance(behind, OneCase):
+            return f"{base}/cases/{run.places[behind.row]}?{query_of(behind.queue)}"
+        assert isinstance(behind, RowFilter)
+        return f"{base}/cases?{query_of(behind)}"
+
+    return address
+
+
+def query_of(wanted: RowFilter) -> str:
+    """Return a filter as part of an address, without what it does not ask for.
+
+    >>> query_of(RowFilter(correct="no", confidence_min=0.8))
+    'correct=no&confidence_min=0.8'
+    """
+    asked = {f.name: getattr(wanted, f.name) for f in fields(wanted)}
+    return urlencode({n: v for n, v in asked.items() if v not in ("", None) and v != "position"})
+
+
 def chart_file(page: Page, file: str) -> tuple[str, bytes]:
     """Return a chart of a page as a file of its own: its media type and its bytes."""
     if page.document is None:
@@ -43,13 +111,6 @@ def chart_file(page: Page, file: str) -> tuple[str, bytes]:
     if suffix == "svg":
         return "image/svg+xml", figure.svg.encode()
     return "image/png", figure.png()
-
-
-@cache
-def asset(name: str) -> str:
-    """Return a script or a style sheet of the pages; every style begins with the shared one."""
-    text = (files("krisis.viewer") / "static" / name).read_text(encoding="utf-8")
-    return style_sheet() + text if name.endswith(".css") else text
 
 
 def text_of(query: Mapping[str, str], name: str) -> str:
