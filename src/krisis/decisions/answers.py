@@ -1,10 +1,13 @@
-"""The answers that a run can give, and which of them is the positive one."""
+"""The answers that a run can give, which of them is the positive one, and what they cost."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from krisis.answers import Label
+from krisis.cost_file import AnyCosts, stated_costs
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
 
@@ -25,3 +28,38 @@ def is_positive(run: RunItems) -> BoolArray:
     if positive not in run.table.labels:
         return np.zeros(run.n_items, dtype=np.bool_)
     return np.asarray(run.table.truth == run.table.labels.index(positive))
+
+
+def with_costs(
+    run: RunItems, costs: AnyCosts | None = None, price: float | None = None
+) -> RunItems:
+    """Return a run as if its task had these costs, or this price; as it is where none is given."""
+    if costs is None and price is None:
+        return run
+    answers = run.table.answers
+    wanted = stated_costs(answers.costs, costs, price).over(answers)
+    return replace(run, table=run.table.with_answers(replace(answers, costs=wanted)))
+
+
+@dataclass(frozen=True, slots=True)
+class DiseaseCounts:
+    """What becomes of the diseased: found, told otherwise, or left for people; they add up."""
+
+    n: int
+    found: int
+    told_otherwise: int
+    left_for_people: int
+
+
+def disease_counts(
+    run: RunItems, answered: BoolArray, among: BoolArray | None = None
+) -> DiseaseCounts | None:
+    """Count the diseased where some rows are answered; None where no answer means disease."""
+    if positive_of(run) is None:
+        return None
+    diseased = is_positive(run) if among is None else is_positive(run) & among
+    found = diseased & answered & run.table.correct
+    told = diseased & answered & ~run.table.correct
+    n = int(np.count_nonzero(diseased))
+    n_found, n_told = int(np.count_nonzero(found)), int(np.count_nonzero(told))
+    return DiseaseCounts(n, n_found, n_told, n - n_found - n_told)

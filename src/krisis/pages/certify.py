@@ -8,8 +8,8 @@ import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
 from krisis.decisions.certify import Certificate, Threshold
-from krisis.decisions.run_sample import groups_of, rows_hash, sample_of
-from krisis.decisions.verify import PartVerdict, Verification, score_options, verify_run
+from krisis.decisions.run_sample import groups_of, rows_hash
+from krisis.decisions.verify import PartVerdict, Verification, sample_for, verify_run
 from krisis.metrics.explanations import method_lines
 from krisis.metrics.items import RunItems
 from krisis.pages.charts.curves import certified
@@ -251,7 +251,7 @@ def certificate_section(
 
     A run that is neither the calibration run nor of new patients of the same kind is refused.
     """
-    sample = sample_of(run, score_options(certificate, calibrator))
+    sample = sample_for(certificate, run, calibrator)
     groups = groups_of(run, certificate.by) if certificate.by else {"": np.ones(run.n_items, bool)}
     thresholds = {part.group: part.threshold for part in certificate.parts}
     parts = {
