@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -40,13 +41,13 @@ def costs_from(content: JsonMapping, place: str) -> Costs:
         raise InvalidValue(f"{place}: {error}") from None
 
 
-def _table(table: JsonValue, place: str) -> dict[Label, dict[Label, float]]:
+def _table(table: JsonValue, place: str) -> dict[Label, dict[Label, JsonValue]]:
     if not (isinstance(table, Mapping) and all(isinstance(r, Mapping) for r in table.values())):
         raise InvalidValue(
             f"{place}: `costs` must map each true answer to what the others cost, such as "
             "{yes: {no: 1}, no: {yes: 0.5}}"
         )
-    found: dict[Label, dict[Label, float]] = {}
+    found: dict[Label, dict[Label, JsonValue]] = {}
     for truth, row in table.items():
         entry = found.setdefault(_label(truth, place), {})
         for answer, cost in row.items():
@@ -60,12 +61,11 @@ def _table(table: JsonValue, place: str) -> dict[Label, dict[Label, float]]:
     return found
 
 
-def _number(value: JsonValue) -> float:
+def _number(value: JsonValue) -> JsonValue:
     """Return a number, also one that YAML reads as a text, such as 1e-3."""
-    try:
+    with suppress(ValueError):
         return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value  # refused with its name where it is used
+    return value  # refused with its name where it is used
 
 
 def _label(value: JsonValue, place: str) -> Label:
@@ -84,5 +84,3 @@ def stated_costs(own: Costs, costs: AnyCosts | None = None, price: float | None 
         costs = read_costs(costs)
     found = own if costs is None else costs
     return found if price is None else found.at(price)
-
-

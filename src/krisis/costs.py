@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeGuard
 
 from krisis.answers import AnswerSet, Label
 from krisis.errors import InvalidValue, UnknownName
@@ -158,7 +158,10 @@ class Costs:
 
     def to_json(self) -> JsonObject:
         """Return the table as a file of costs states it, and whether it is assumed."""
-        wrong = {truth: dict(row) for truth, row in self.wrong.items()}
+        wrong = {
+            str(truth): {str(answer): cost for answer, cost in row.items()}
+            for truth, row in self.wrong.items()
+        }
         return {
             **({"costs": wrong} if wrong else {}),
             "price": self.price,
@@ -167,16 +170,18 @@ class Costs:
         }
 
 
-def check_price(price: object) -> float:
+def check_price(price: float) -> float:
     """Return a price of deferring, relative to the costliest error."""
     _check_price(price, 1.0)
-    assert isinstance(price, int | float)
     return float(price)
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _check_price(price: object, most: float) -> None:
-    number = isinstance(price, int | float) and not isinstance(price, bool)
-    if not (number and 0.0 < price < most):
+    if not (_is_number(price) and 0.0 < price < most):
         limit = "1, the cost of a wrong answer" if most == 1 else f"{most:g}, the costliest error"
         raise InvalidValue(
             f"the price of deferring must be above 0 and below {limit}, not {price!r}"
@@ -185,8 +190,7 @@ def _check_price(price: object, most: float) -> None:
 
 def _check_cost(truth: Label, answer: Label, cost: object) -> None:
     what = f"the cost of the answer {answer!r} where {truth!r} is right"
-    number = isinstance(cost, int | float) and not isinstance(cost, bool)
-    if not (number and 0.0 <= cost < math.inf):
+    if not (_is_number(cost) and 0.0 <= cost < math.inf):
         raise InvalidValue(f"{what} must be a number of 0 or more, not {cost!r}")
     if truth == answer and cost != 0:
         raise InvalidValue(f"{what} must be 0, not {cost!r}: right answers cost nothing")

@@ -11,6 +11,8 @@ from typing import TypeAlias
 from pydantic import ValidationError
 
 from krisis.answers import Label
+from krisis.cost_file import AnyCosts
+from krisis.costs import Costs
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.formats.base import ImportOptions
 from krisis.formats.imported_run import read_file, read_in_memory, result_of
@@ -22,6 +24,7 @@ from krisis.metrics.scoring import metrics_from_names
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import expanded, load_result, load_results, with_rows
+from krisis.results.what_if import what_if
 
 AnyRun: TypeAlias = str | Path | BenchmarkResult
 Metric: TypeAlias = str | BaseMetric
@@ -74,6 +77,7 @@ def score(
     answers: Sequence[Label] | Mapping[Label, str] | str = "",
     ordinal: bool = False,
     positive: Label | None = None,
+    costs: AnyCosts | None = None,
     price: float | None = None,
     confidence_scale: float | None = None,
     abstain_answer: Sequence[str] = (),
@@ -103,7 +107,9 @@ def score(
         answers: The allowed answers, with words where they are a mapping.
         ordinal: Whether the answers are in their order.
         positive: The answer whose sensitivity is reported.
-        price: Cost of one deferral relative to one wrong answer; then Decision Skill leads.
+        costs: What answers and deferrals cost, a `Costs` or the YAML file of one; of a run it
+            asks what if.
+        price: Cost of one deferral relative to the costliest error; of a run it asks what if.
         abstain_answer: Answers that mean abstaining.
         empty: What an empty answer is: abstained, no_answer or unread.
         model: The name of the model.
@@ -134,7 +140,6 @@ def score(
         "answers": list(answers) if isinstance(answers, tuple) else answers,
         "ordinal": ordinal,
         "positive": positive,
-        "price": price,
         "confidence_scale": confidence_scale,
         "abstain_answer": list(abstain_answer),
         "empty": empty,
@@ -142,10 +147,15 @@ def score(
         "task": task,
         "suite": suite,
     }
-    given = {name: value for name, value in columns.items() if value not in ("", [], None, False)}
+    given: JsonObject = {
+        name: value for name, value in columns.items() if value not in ("", [], None, False)
+    }
     chosen, options = list(chosen_metrics(metrics)), BootstrapOptions(level=level)
     if isinstance(data, BenchmarkResult) or (isinstance(data, str | Path) and not given):
-        return _again(data, chosen, options)
+        return _again(data, chosen, options, costs, price)
+    given |= {"price": price} if price is not None else {}
+    if costs is not None:
+        given["costs"] = costs if isinstance(costs, Costs) else str(costs)
     with _from_python():
         known = _checked(given)
         read = (
@@ -157,9 +167,13 @@ def score(
 
 
 def _again(
-    run: AnyRun, metrics: Sequence[BaseMetric], options: BootstrapOptions
+    run: AnyRun,
+    metrics: Sequence[BaseMetric],
+    options: BootstrapOptions,
+    costs: AnyCosts | None,
+    price: float | None,
 ) -> BenchmarkResult:
-    """Score the rows of a run with other metrics."""
+    """Score the rows of a run with other metrics, or at other costs."""
     path = Path("the result") if isinstance(run, BenchmarkResult) else Path(run)
     if isinstance(run, BenchmarkResult):
         result = run
@@ -167,6 +181,8 @@ def _again(
         result = load_parquet(path)  # a large file is scored by columns, and only once
     else:
         result = load(path)
+    if costs is not None or price is not None:
+        result = what_if(with_rows(result, path), costs, price)
     return with_rows(result, path).scored(metrics, options) if metrics else result
 
 

@@ -56,6 +56,7 @@ FLAGS: dict[str, tuple[str, str]] = {
         "FILE",
         "What if wrong answers cost this? YAML with costs: {TRUTH: {ANSWER: COST}} and price:.",
     ),
+    "--costs": ("FILE", "What answers and deferrals cost: a YAML file with `costs:` and `price:`."),
     "--coverage": (
         "SHARE",
         "Instead of a threshold: answer this share of the rows, the most confident.",
@@ -151,7 +152,7 @@ FLAGS: dict[str, tuple[str, str]] = {
         "SHARES",
         "Re-weight to this share of the positive answer, or to ANSWER=SHARE,… of all.",
     ),
-    "--price": ("SHARE", "Cost of one deferral relative to one wrong answer (0.2 = a fifth)."),
+    "--price": ("SHARE", "Cost of one deferral relative to the costliest error (0.2 = a fifth)."),
     "--prices": ("FILE", "Price table (YAML)."),
     "--primary": ("METRIC", "Metric that is tested on its own, without adjustment for the others."),
     "--print-config": ("", "Print all settings as YAML; run nothing."),

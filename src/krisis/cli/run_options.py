@@ -36,6 +36,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "data_path": "PATH",
         "test_size": "SHARE",
         "sex": "SEX",
+        "costs": "FILE",
         "price": "SHARE",
         "preset": "NAME",
         "suite_options": "NAME=VALUE",

@@ -41,10 +41,15 @@ def show(
     output: Output = None,
     verbose: Verbose = False,
     save: Path | None = typer.Option(None, "--save"),
+    costs: Path | None = typer.Option(None, "--costs"),
+    price: float | None = typer.Option(None, "--price"),
 ) -> None:
-    """Print the report of a run; with --metric, score its rows again without asking any model."""
+    """Print the report of a run; with --metric, score its rows again without asking any model.
+
+    --costs and --price ask what if answers or deferrals cost something else.
+    """
     chosen = chosen_format(output_format, output)
-    result = verbs.score(run, metrics=metric)
+    result = verbs.score(run, metrics=metric, costs=costs, price=price)
     if warning := copy_warning(run):
         typer.echo(warning, err=True)
     if save is not None:

@@ -108,9 +108,13 @@ def _of_two(task: Task) -> str:
     assert positive is not None
     negative = next(answer for answer in task.answers if answer != positive)
     missed, alarm = task.costs.of(positive, negative), task.costs.of(negative, positive)
-    costly, other = ("missed disease", "false alarm") if missed >= alarm else (
-        "false alarm",
-        "missed disease",
+    costly, other = (
+        ("missed disease", "false alarm")
+        if missed >= alarm
+        else (
+            "false alarm",
+            "missed disease",
+        )
     )
     lesser = min(missed, alarm)
     return (

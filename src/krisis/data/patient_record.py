@@ -12,6 +12,9 @@ from krisis.data.task import Features
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping
 
+# What costs decide of a case whose probabilities are known.
+_OF_COSTS = ("should_abstain", "abstain_reasons", "deferral_kind")
+
 
 @dataclass(slots=True)
 class PatientRecord:
@@ -138,6 +141,13 @@ def first_records(records: Records, limit: int | None) -> Records:
     return Records(records[:end])
 
 
+def _told(metadata: JsonMapping) -> JsonMapping:
+    """Return metadata without the labels that follow from probabilities and costs."""
+    if "answer_probabilities" not in metadata:
+        return metadata
+    return {name: value for name, value in metadata.items() if name not in _OF_COSTS}
+
+
 def records_hash(records: Iterable[PatientRecord]) -> str:
     """Hash what was produced, so that two runs can prove that they saw the same cases."""
     return content_hash(
@@ -147,7 +157,7 @@ def records_hash(records: Iterable[PatientRecord]) -> str:
                 r.cluster_id,
                 r.features,
                 r.label,
-                r.metadata,
+                _told(r.metadata),
                 *_optional(r.group, r.context),
             ]
             for r in records

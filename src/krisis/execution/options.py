@@ -11,6 +11,7 @@ from krisis.backends.chat import ChatBackend
 from krisis.backends.elicitation import Asking
 from krisis.backends.provider import ProviderBackend
 from krisis.data.base import BaseDataSuite, Records, Task
+from krisis.data.instructions import Instructions
 from krisis.data.perturbation import check_changes_a_prompt
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
@@ -130,10 +131,18 @@ def asking_facts(backend: BaseBackend) -> AskingFacts | None:
 
 def task_facts(task: Task, backend: BaseBackend) -> TaskFacts:
     """Return what results keep of a task: confidence is by default what the model was asked for."""
-    facts = task.facts()
+    facts = replace(task.facts(), told=_told(task, backend))
     if facts.default_confidence != "stated":
         return facts
     return replace(facts, default_confidence=asking_of(backend).elicit.variant)
+
+
+def _told(task: Task, backend: BaseBackend) -> float | None:
+    """Return the price that a model is told; None where it is told none."""
+    if not isinstance(backend, ChatBackend):
+        return None
+    is_bare = asking_of(backend).instructions is Instructions.BARE
+    return None if is_bare else task.costs.price
 
 
 def batch_api_of(backend: BaseBackend) -> BatchApi:

@@ -270,6 +270,7 @@ class Session:
             data=job.records.content_hash,
             n_records=len(job.records),
             repeats=self._execution.repeats,
+            costs=plain(self._task.costs.to_json()),
             batch_size=job.batch_size,
             stop_when={} if self._watch is None else self._watch.identity(),
             asking=asking_of(job.backend).identity(),

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from krisis.answers import Label
 from krisis.backends.secrets import recognisable_keys
+from krisis.costs import Costs
 from krisis.errors import InvalidValue
 from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue
 from krisis.results.stops import StopCause
@@ -44,6 +45,7 @@ class ImportOptions(BaseModel):
     answers: str | list[Label] | dict[Label, str] = ""
     ordinal: bool = False
     positive: Label | None = None
+    costs: Costs | str | None = None
     price: float | None = Field(default=None, gt=0, lt=1)
     abstain_answer: list[str] = []
     empty: Literal["abstained", "no_answer", "unread"] | None = None
@@ -58,6 +60,7 @@ class ImportOptions(BaseModel):
     def given(self) -> JsonObject:
         """Return the options that say something."""
         values = ((name, getattr(self, name)) for name in sorted(self.model_fields_set))
+        values = ((n, v.to_json() if isinstance(v, Costs) else v) for n, v in values)
         return {
             n: value for n, value in values if value is not False and value not in ("", [], None)
         }

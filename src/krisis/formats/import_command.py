@@ -45,6 +45,7 @@ def import_run(
     answers: str = typer.Option(""),
     ordinal: bool = typer.Option(False, "--ordinal"),
     positive: str | None = typer.Option(None),
+    costs: Path | None = typer.Option(None, "--costs"),
     price: float | None = typer.Option(None),
     abstain_answer: list[str] = typer.Option([]),
     empty: str | None = typer.Option(None),
@@ -60,6 +61,7 @@ def import_run(
     given = dict(locals())
     named = {"record_id": "id", "chosen_filter": "filter"}
     content = {named.get(name, name): value for name, value in given.items()}
+    content["costs"] = None if costs is None else str(costs)
     options = _options(columns, {k: content[k] for k in ImportOptions.model_fields})
     read = [read_file(path, kind, options) for path in files]  # nothing is written if one fails
     for one in read:

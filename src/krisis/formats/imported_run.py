@@ -12,6 +12,8 @@ from pathlib import Path
 
 from krisis import __version__
 from krisis.answers import AnswerSet
+from krisis.cost_file import stated_costs
+from krisis.costs import ASSUMED, Costs
 from krisis.data.task import HEADLINE
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.recorder import Opening, Recorder
@@ -20,6 +22,7 @@ from krisis.formats.inspect_log import read_inspect_log
 from krisis.formats.lm_eval import read_samples
 from krisis.formats.prediction_table import COLUMNS, read_frame, read_table
 from krisis.formats.row_import import Taken, take_all
+from krisis.json_values import plain
 from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.labels import Answers
@@ -40,6 +43,7 @@ _OF_ALL = {
     "answers",
     "ordinal",
     "positive",
+    "costs",
     "price",
     "abstain_answer",
     "empty",
@@ -174,9 +178,16 @@ def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
         ordered=options.ordinal,
         positive=positive,
         groups={key: key for key in options.group},
-        price=options.price,
-        metrics=() if options.price is None else HEADLINE,
+        costs=_costs(options),
+        metrics=HEADLINE,
     )
+
+
+def _costs(options: ImportOptions) -> Costs:
+    """Return what the user says that answers cost, else what is assumed."""
+    if options.price is None and options.costs is None:
+        return ASSUMED
+    return stated_costs(Costs(), options.costs, options.price)
 
 
 def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
@@ -241,6 +252,7 @@ def _opening(read: ReadFile, rows: Rows, repeats: int) -> Opening:
         data=next(iter(read.imported.files.values()), ""),
         n_records=n_records,
         repeats=repeats,
+        costs=plain(task.costs.to_json()),
         backend={"imported": read.imported.format, "model": model},
     )
     return Opening(

@@ -72,8 +72,8 @@ __all__ = [
     "CostSaved",
     "DecisionCost",
     "DecisionSkill",
-    "DeferralSkill",
     "DeferralAlignment",
+    "DeferralSkill",
     "DiseaseAUPRC",
     "DiseaseAUROC",
     "DiseaseF1",
@@ -139,6 +139,8 @@ def usual_metrics(of_task: Sequence[str] = ()) -> list[BaseMetric]:
     ['decision_cost', 'accuracy']
     """
     named = [metric_from_name(name) for name in of_task]
+    for metric in named:
+        metric.omit_undefined = metric.key in ("decision_skill", "deferral_skill")
     no_answer = NoAnswerRate()
     no_answer.omit_zero = True  # most models always reply with an allowed answer
     taken = {metric.label for metric in named}

@@ -264,6 +264,7 @@ class BaseMetric(ABC):
     compared_by_default: ClassVar[bool] = True  # False: compared only where it is named
     group_by: str | None = None
     omit_zero: bool = False  # True: a score of 0 says nothing and is left out
+    omit_undefined: bool = False  # True: it does not apply to every run, and is left out there
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__ and "key" not in cls.__dict__:

@@ -268,9 +268,9 @@ class DecisionSkill(_OfDecisions):
     reference forecast.
 
     >>> from krisis.metrics import EvaluationResult
-    >>> surely = {"answer_probabilities": {"1": 1.0, "0": 0.0}}, {"answer_probabilities": {"0": 1.0}}
-    >>> rows = [EvaluationResult(1, 1, metadata=surely[0]), EvaluationResult(0, 0, metadata=surely[1]),
-    ...         EvaluationResult(None, 1, True, metadata=surely[0])]
+    >>> one, zero = ({"answer_probabilities": {answer: 1.0}} for answer in "10")
+    >>> rows = [EvaluationResult(1, 1, metadata=one), EvaluationResult(0, 0, metadata=zero)]
+    >>> rows.append(EvaluationResult(None, 1, True, metadata=one))
     >>> round(DecisionSkill()(rows).value, 3)
     0.667
     """

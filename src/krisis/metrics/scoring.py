@@ -153,6 +153,8 @@ def score_all(
         score, form = _scored(metric, table)
         if metric.omit_zero and score.value == 0:
             continue
+        if metric.omit_undefined and math.isnan(score.value):
+            continue
         score.name = metric.label
         if intervals is not None and isinstance(form, Form) and not math.isnan(score.value):
             found = _uncertainty(form, table, intervals)

@@ -20,7 +20,7 @@ from scipy import special
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.metrics.calibration import ExpectedCalibrationError
-from krisis.metrics.decision import Decisions
+from krisis.metrics.decision import decisions_of
 from krisis.metrics.forms import Share, Undefined, prior_icc
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
@@ -240,7 +240,7 @@ def _share(table: Table, hits: BoolArray, among: BoolArray) -> Estimate:
 
 def _knew_when(table: Table, guideline: _Comparator | None) -> VerdictLine:
     line = _Line("deferral", "Knew when not to answer?")
-    due, safe = (table.should_abstain == code for code in (1, 0))
+    due, safe = (decisions_of(table).due == code for code in (1, 0))
     if not due.any() or not safe.any():
         return _saved(table, guideline, line)
     deferred, answered = table.abstained, table.answered
@@ -289,16 +289,10 @@ def _minus(first: BoolArray, second: BoolArray) -> FloatArray:
 
 def _saved(table: Table, guideline: _Comparator | None, line: _Line) -> VerdictLine:
     """Answer by what deferring saved at the price of the task, where labels say nothing."""
-    price = table.answers.price
-    if price is None:
-        labelled = table.should_abstain[table.should_abstain >= 0]
-        why = "no case says whether it should be left to a person"
-        if labelled.size:
-            why = f"all labelled cases should be {'deferred' if labelled.all() else 'answered'}"
-        return line("cannot tell", reason=f"{why}, and the task has no price of deferring")
-    decisions = Decisions.of(table, price)
+    decisions = decisions_of(table)
+    price = decisions.price
     constant = int(decisions.policies.mean(axis=1).argmin())
-    saved = _mean_saved(table, decisions.policies[constant] - decisions.cost, decisions.most)
+    saved = _mean_saved(table, decisions.policies[constant] - decisions.cost)
     per_100 = saved.moved(lambda value: 100 * value)
     words = "saved as much as {} wrong answers cost, per 100 cases"
     figures = [Stated(words=words, estimate=per_100, kind="figure")]
@@ -307,10 +301,10 @@ def _saved(table: Table, guideline: _Comparator | None, line: _Line) -> VerdictL
     words = f"against always {policy}, the best constant policy"
     compared = [Stated(words=words, estimate=Estimate(math.nan))]
     difference = None
-    plain = not decisions.n_expected and decisions.most == 1.0  # a wrong answer costs 1
+    plain = not decisions.known.any() and table.answers.costs.are_equal
     if guideline is not None and guideline.known.all() and plain:
         theirs = np.where(guideline.answered, ~guideline.correct, price)
-        difference = _mean_saved(table, theirs - decisions.cost, decisions.most)
+        difference = _mean_saved(table, theirs - decisions.cost)
         shown = Estimate(100 * float((decisions.policies[constant] - theirs).mean()))
         compared.append(Stated(words=f"{guideline.name} {{}}", estimate=shown, kind="figure"))
     answer = _compared(table, saved, difference, table.n_scored)
@@ -320,10 +314,9 @@ def _saved(table: Table, guideline: _Comparator | None, line: _Line) -> VerdictL
     return line(answer, figures, compared)
 
 
-def _mean_saved(table: Table, saved: FloatArray, most: float) -> Estimate:
-    """Return a mean saving per case; no case saves or loses more than ``most``."""
-    found = _mean_of_parts(table, [(saved / most, table.everyone)])
-    return found.moved(lambda value: most * value)
+def _mean_saved(table: Table, saved: FloatArray) -> Estimate:
+    """Return a mean saving per case; no case saves or loses more than 1."""
+    return _mean_of_parts(table, [(saved, table.everyone)])
 
 
 # --- Right when it answered? ----------------------------------------------------------------

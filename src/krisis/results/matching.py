@@ -16,6 +16,7 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import NOT_EVALUATED
 from krisis.metrics.partition import VERDICTS, verdicts
 from krisis.results.result import BenchmarkResult
+from krisis.task_facts import TaskFacts
 
 # The k-th asking of a record in one run is matched with the k-th asking in another.
 Key = tuple[str, int]
@@ -57,6 +58,20 @@ def refuse_other_data(runs: Mapping[str, BenchmarkResult]) -> None:
             raise InvalidValue(
                 f"the runs were made on different data ({field.replace('_', ' ')} differs: "
                 f"{listed}); compare runs of the same suite, task, seed and file"
+            )
+
+
+def refuse_other_costs(runs: Mapping[str, BenchmarkResult]) -> None:
+    """Refuse runs that were told different costs: one table must judge both."""
+    tasks = {name: run.provenance.task_facts or TaskFacts("") for name, run in runs.items()}
+    (first, one), *others = tasks.items()
+    for name, other in others:
+        if not one.costs.same(other.costs):
+            prices = f"a deferral costs {one.costs.price:g} and {other.costs.price:g}"
+            differ = prices if one.costs.price != other.costs.price else "their tables differ"
+            raise InvalidValue(
+                f"{first} and {name} state different costs ({differ}); judge both by one table: "
+                "--costs FILE or --price SHARE"
             )
 
 

@@ -30,6 +30,7 @@ class Identity(BaseModel):
     data: str = ""
     n_records: int = Field(default=0, ge=0)
     repeats: int = Field(default=1, ge=1)
+    costs: JsonObject = {}
     batch_size: int = 1
     stop_when: JsonObject = {}  # a rule asks the records in another order
     asking: JsonObject = {}  # a prompt of the user's own, another way to ask for confidence

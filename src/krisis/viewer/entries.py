@@ -21,6 +21,7 @@ from krisis.results.rows import scores_from_dict, scores_to_dict
 from krisis.runs.load import result_of, stored_result
 from krisis.runs.read import RunFile, state_of
 from krisis.runs.schema import SUFFIX
+from krisis.task_facts import TaskFacts
 
 if TYPE_CHECKING:
     from krisis.viewer.catalogue import Catalogue
@@ -230,7 +231,6 @@ def _run_entry(name: str, run: RunFile, look: Look) -> Entry:
         created_at=described.created_at,
         n_cases=described.n_cases,
         imported=described.imported is not None,
-        headline=task.metrics[0] if task and task.metrics else "",
         damage=look.damage_of(run.path),
         **_described(described.suite_description),
     )
@@ -241,7 +241,13 @@ def _run_entry(name: str, run: RunFile, look: Look) -> Entry:
         result = scored_as_it_is(result_of(run))
     if result is None:
         return replace(entry, counts=dict(run.progress().outcomes))
-    return replace(entry, **_scored(result))
+    scored = replace(entry, **_scored(result))
+    return replace(scored, headline=_headline(task, scored.scores))
+
+
+def _headline(task: TaskFacts | None, scores: Mapping[str, object]) -> str:
+    """Return the first metric of the task that the run has a score of."""
+    return next((name for name in (task.metrics if task else ()) if name in scores), "")
 
 
 def _described(suite: JsonMapping) -> JsonObject:

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from krisis import registry
 from krisis.api.scoring import AnyRun, Metric, results_of
+from krisis.cost_file import AnyCosts
 from krisis.errors import InvalidValue
 from krisis.metrics.scoring import metrics_from_names
+from krisis.results.what_if import what_if
 from krisis.verbs.compare.pairs import CompareOptions, Comparison, compare_runs
 
 
@@ -19,6 +21,8 @@ def compare(
     permutations: int = 1999,
     seed: int = 42,
     level: float = 0.95,
+    costs: AnyCosts | None = None,
+    price: float | None = None,
 ) -> Comparison:
     """Compare runs on the same cases, pair by pair: differences with intervals and p-values.
 
@@ -31,6 +35,8 @@ def compare(
         permutations: Number of permutations of patients.
         seed: Seed of the permutations.
         level: The level of intervals and tests.
+        costs: What answers and deferrals cost, for all runs: a `Costs`, or the YAML file of one.
+        price: Cost of one deferral relative to the costliest error, for all runs.
 
     Returns:
         A `Comparison`: ``pairs`` with a `MetricDelta` per metric, ``to_frame()``, ``to_dict()``.
@@ -48,6 +54,8 @@ def compare(
     loaded = results_of(
         named[0] if named else [run for run in runs if not isinstance(run, Mapping)]
     )
+    if costs is not None or price is not None:
+        loaded = {name: what_if(run, costs, price) for name, run in loaded.items()}
     options = CompareOptions(
         tuple(_compared(metrics)), permutations, seed, level, margin, primary=primary
     )

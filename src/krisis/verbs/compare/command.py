@@ -42,6 +42,8 @@ def compare(
     verbose: Verbose = False,
     html: Path | None = typer.Option(None, "--html"),
     with_ids: bool = typer.Option(False, "--with-ids"),
+    costs: Path | None = typer.Option(None, "--costs"),
+    price: float | None = typer.Option(None, "--price"),
 ) -> None:
     """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
     chosen = chosen_format(output_format, output)
@@ -53,6 +55,8 @@ def compare(
             margin=margins_of(margin),
             permutations=permutations,
             seed=seed,
+            costs=costs,
+            price=price,
         )
     warn_of_damage(comparison.runs.values())
     give(comparison, comparison.to_dict, chosen, output=output, verbose=verbose)

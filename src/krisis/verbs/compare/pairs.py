@@ -18,6 +18,7 @@ from krisis.results.matching import (
     RowKeys,
     changed_rows,
     match_runs,
+    refuse_other_costs,
     refuse_other_data,
 )
 from krisis.results.missing import missing_cases
@@ -28,6 +29,8 @@ from krisis.verbs.compare.comparison import CompareOptions, Comparison, MetricDe
 
 __all__ = ["CompareOptions", "Comparison", "MetricDelta", "Pair", "compare_runs"]
 
+# What runs are tested by where no metric is named: skill and cost saved are made of it.
+PRIMARY = "decision_cost"
 PERMUTATION = "paired permutation by patient"
 
 
@@ -39,6 +42,7 @@ def compare_runs(
     if len(runs) < 2:
         raise InvalidValue(f"a comparison needs at least two runs, not {len(runs)}; name another")
     refuse_other_data(runs)
+    refuse_other_costs(runs)
     stored = {name: MetricScores(run.metric_scores) for name, run in runs.items()}
     if not all(run.evaluation_results for run in runs.values()):
         return _with_margins(_unpaired(runs, stored, chosen))
@@ -106,8 +110,9 @@ def _hypotheses(
     tested = {metric.identifier for metric in metrics} if options.metrics else set()
     if primary is None and not options.metrics:
         tasks = [run.provenance.task_facts for run in runs.values()]
-        headlines = [task.metrics[0] for task in tasks if task and task.metrics]
-        of_task = [metric for metric in metrics if metric.key in headlines[:1]]
+        # Skill and cost saved are tested by what they are made of.
+        is_priced = any(task and PRIMARY in task.metrics for task in tasks)
+        of_task = [metric for metric in metrics if is_priced and metric.key == PRIMARY]
         primary = (of_task or list(metrics))[0].identifier
     return primary, tested | ({primary} if primary else set())
 

@@ -45,9 +45,8 @@ _MOST_COUNTED = 100_000
 # What every suite understands, and where it is left out because the suite does not support it.
 # The options of a suite that have a flag of their own; all others are given as --suite-option.
 _FLAGS = {
-    **{name: name for name in ("data_path", "sex", "mode", "price")},
+    **{name: name for name in ("data_path", "sex", "mode")},
     "data": "data_path",
-    "deferral": "price",
 }
 # What stands for the backend where its name alone does not run.
 _MODELS = {
@@ -335,7 +334,7 @@ def _options(name: str, suite: BaseDataSuite) -> Pairs:
         if option in ("config", "path") or parameter.kind not in named:
             continue
         flag = _FLAGS.get(option)
-        has_default = parameter.default is not inspect.Parameter.empty and flag != "price"
+        has_default = parameter.default is not inspect.Parameter.empty
         default = plain(parameter.default) if has_default else None
         typed = f"--suite-option {option}=…" if flag is None else flag_of(flag)
         yield _option(typed, default, suite.option_words.get(option, ""))

@@ -38,6 +38,7 @@ from krisis.execution.batches import (
 )
 from krisis.execution.engine import StoragePolicy
 from krisis.execution.recorder import Opening, Recorder
+from krisis.json_values import plain
 from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Answers
@@ -104,6 +105,7 @@ class ReaderRun:
             seed=config.seed,
             data=records.content_hash,
             n_records=len(records),
+            costs=plain(self._task.costs.to_json()),
             backend={"backend": name, "reading": True, **({"shown": shown} if shown else {})},
         )
         opening = Opening(

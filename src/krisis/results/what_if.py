@@ -1,0 +1,76 @@
+"""A run as it would be judged if answers and deferrals cost something else; nothing is stored."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+
+from krisis.answers import AnswerSet
+from krisis.cost_file import AnyCosts, stated_costs
+from krisis.costs import Costs
+from krisis.data.task import OWN_PROBABILITIES, Judgement
+from krisis.json_values import JsonMapping
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.decision import PROBABILITIES
+from krisis.metrics.labels import Answers
+from krisis.results.base import BenchmarkResult
+from krisis.results.loading import metrics_asked
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import common_level
+from krisis.task_facts import TaskFacts
+
+
+def what_if(
+    result: BenchmarkResult, costs: AnyCosts | None = None, price: float | None = None
+) -> BenchmarkResult:
+    """Return a run judged by another table, or at another price: due cases, costs and rivals.
+
+    Readers who were only asked for probabilities act by the new costs; what models and people did
+    stays.
+    """
+    if costs is None and price is None:
+        return result
+    task = result.provenance.task_facts or TaskFacts("")
+    asked = stated_costs(task.costs, costs, price)
+    changed = replace(task, costs=asked)
+    facts = copy(result)
+    facts.provenance = replace(result.provenance, task_facts=changed)
+    rows = Rows([_again(row, changed) for row in result.rows], Answers.of(changed))
+    found = BenchmarkResult(rows, {}, result.suite_description, result.backend_name, facts=facts)
+    level = common_level(score.interval for score in result.metric_scores.values())
+    scored = found.scored(metrics_asked(found), BootstrapOptions(level=level))
+    scored.baseline_rows = {
+        name: Rows([_again(row, changed) for row in given], Answers.of(changed))
+        for name, given in result.baseline_rows.items()
+    }
+    return scored
+
+
+def _again(row: EvaluationResult, task: TaskFacts) -> EvaluationResult:
+    """Return a row with the label and the act that follow from the costs."""
+    answers, costs = task.answer_set, task.costs
+    known = row.metadata.get(PROBABILITIES)
+    if known is not None and task.due_by != "label" and "should_abstain" in row.metadata:
+        due = costs.is_due(costs.best(_chances(known, answers))[1])
+        row = replace(row, metadata={**row.metadata, "should_abstain": due})
+    own = row.signals.get(OWN_PROBABILITIES)
+    if not isinstance(own, dict) or row.outcome not in ("answered", "abstained"):
+        return row
+    return _acted(row, own, answers, costs)
+
+
+def _acted(
+    row: EvaluationResult, own: JsonMapping, answers: AnswerSet, costs: Costs
+) -> EvaluationResult:
+    if row.signals.get("rules"):  # it defers by rules, whatever answers cost
+        return row
+    judged = Judgement.by_cost(costs, _chances(own, answers))
+    return replace(
+        row, prediction=judged.answer, abstained=judged.abstain, confidence=judged.confidence
+    )
+
+
+def _chances(given: JsonMapping, answers: AnswerSet) -> dict[int | str, float]:
+    """Return probabilities by the allowed answers, in their order."""
+    found = {answers.match(answer): float(chance) for answer, chance in given.items()}
+    return {answer: found.get(answer, 0.0) for answer in answers.allowed}
