@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from krisis.decisions.costs import CostTable
 from tests.invented_runs import ANSWERS, invented_rows, result_of, rows_of_every_outcome
 
 import krisis
-from krisis.decisions.costs import CostTable
 from krisis.metrics.base import MetricScores, Rows
 from krisis.metrics.selective_prediction import risk_coverage_curve
 from krisis.results.result import BenchmarkResult

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from krisis.decisions.costs import CostTable
 from tests.commands import krisis as command
 
 import krisis
-from krisis.decisions.costs import CostTable
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.formats.base import ImportOptions
 from krisis.formats.imported_run import read_file, write_run

@@ -16,6 +16,7 @@ from benchmarks.certify import DELTA, RISK, WORLDS
 from benchmarks.certify import sample_of as simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from krisis.decisions.costs import costs_from
 from scipy import special, stats
 from tests.invented_runs import ANSWERS, TASK
 from typer.testing import CliRunner
@@ -30,7 +31,6 @@ from krisis.decisions.certify import (
     similar_patients,
     why_none,
 )
-from krisis.decisions.costs import costs_from
 from krisis.decisions.run_sample import ScoreOptions, drawing_seed
 from krisis.decisions.sample import (
     Sample,

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from krisis.decisions.costs import CostTable
 from tests.fixture_results import run as invented
 from tests.fixture_results import sure
 from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
 import krisis
 from krisis.decisions.certify import CertifyOptions, certify_run
-from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
 from krisis.decisions.threshold_in_force import (

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from krisis.decisions.costs import costs_from
 from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site
 from typer.testing import CliRunner
 
 from krisis.cli.certify import app as certify_app
 from krisis.decisions.certify import CertifyOptions, certify_run
-from krisis.decisions.costs import costs_from
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows

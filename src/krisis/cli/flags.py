@@ -52,10 +52,6 @@ FLAGS: dict[str, tuple[str, str]] = {
     ),
     "--confidence-scale": ("NUMBER", "Value that means full confidence, such as 100."),
     "--config": ("FILE", "Settings from a YAML file or a run."),
-    "--costs": (
-        "FILE",
-        "What if wrong answers cost this? YAML with costs: {TRUTH: {ANSWER: COST}} and price:.",
-    ),
     "--costs": ("FILE", "What answers and deferrals cost: a YAML file with `costs:` and `price:`."),
     "--coverage": (
         "SHARE",

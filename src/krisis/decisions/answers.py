@@ -9,7 +9,8 @@ import numpy as np
 from krisis.answers import Label
 from krisis.cost_file import AnyCosts, stated_costs
 from krisis.metrics.items import RunItems
-from krisis.metrics.table import BoolArray
+from krisis.metrics.table import Answers, BoolArray
+from krisis.results.what_if import acts_by_probabilities, rows_at
 
 
 def answers_of(run: RunItems) -> list[Label]:
@@ -33,12 +34,23 @@ def is_positive(run: RunItems) -> BoolArray:
 def with_costs(
     run: RunItems, costs: AnyCosts | None = None, price: float | None = None
 ) -> RunItems:
-    """Return a run as if its task had these costs, or this price; as it is where none is given."""
+    """Return a run as if its task had these costs, or this price; as it is where none is given.
+
+    Readers who were only asked for probabilities act by the new costs.
+    """
     if costs is None and price is None:
         return run
-    answers = run.table.answers
-    wanted = stated_costs(answers.costs, costs, price).over(answers)
-    return replace(run, table=run.table.with_answers(replace(answers, costs=wanted)))
+    own = run.table.answers
+    return judged_by(run, replace(own, costs=stated_costs(own.costs, costs, price).over(own)))
+
+
+def judged_by(run: RunItems, answers: Answers) -> RunItems:
+    """Return a run by the answers and the costs of another one of the same cases."""
+    own, columns = run.table.answers, run.table.columns
+    same = own.costs.same(answers.costs) or not acts_by_probabilities(columns)
+    if same and replace(own, costs=answers.costs) == answers:
+        return replace(run, table=run.table.with_answers(answers))
+    return replace(run, table=rows_at(columns.rows, answers).table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,9 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
         delta=None if options.method == "crc" else options.chance,
         threshold=None if options.by else parts[0].threshold,
         loss=options.score.loss,
-        costs=[(truth, answer, c) for truth, row in costs.wrong.items() for answer, c in row.items()],
+        costs=[
+            (truth, answer, c) for truth, row in costs.wrong.items() for answer, c in row.items()
+        ],
         price=costs.price,
         confidence=options.score.variant(run),
         calibrator_hash=None if calibrator is None else calibrator.content_hash,

@@ -47,8 +47,9 @@ class ThresholdInForce:
     """The certified threshold and the rows that it answers; without one, the model's own answers.
 
     Of several certified thresholds ``threshold`` is the cheapest and ``laxest`` the lowest; both
-    are None where none could be certified, or where a certificate has one per group. Then ``lowest_risk`` is the lowest risk of any threshold that was tested, that of its
-    ``n_lowest`` most confident answers; NaN where none could be tested, with the ``reason``.
+    are None where none could be certified, or where a certificate has one per group. Then
+    ``lowest_risk`` is the lowest risk of any threshold that was tested, that of its ``n_lowest``
+    most confident answers; NaN where none could be tested, with the ``reason``.
     """
 
     bound: RiskBound

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
+from krisis.decisions.answers import DiseaseCounts
 from krisis.decisions.certify import Certificate, Threshold
 from krisis.decisions.run_sample import groups_of, rows_hash
 from krisis.decisions.verify import PartVerdict, Verification, sample_for, verify_run
@@ -61,7 +62,7 @@ def _name(group: str) -> str:
 
 def promise(certificate: Certificate) -> str:
     """Say in one sentence what is promised."""
-    loss = "risk" if certificate.loss == "error" else f"mean loss ({certificate.loss})"
+    loss = "risk" if certificate.loss == "error" else "mean cost"
     bound = given(certificate.risk)
     if certificate.method == "crc":
         return (
@@ -86,7 +87,9 @@ def certificate_document(certificate: Certificate) -> Document:
         lead=[promise(certificate)] if found else [],
         verdict=Verdict([_certified(certificate, part) for part in certificate.parts], level=0.95),
         sections=[
-            Section(key="thresholds", title="Cases", parts=[_counts(certificate)]),
+            Section(
+                key="thresholds", title="Cases", parts=[_counts(certificate), *_disease(found)]
+            ),
             Section.of_sentences("assumptions", "Assumptions", certificate.assumptions),
         ],
     )
@@ -113,8 +116,42 @@ def _certified(certificate: Certificate, part: Threshold) -> VerdictLine:
                 estimate=_coverage(part),
             ),
             Stated(words="observed risk {}", estimate=Estimate(risk, bound=certificate.risk)),
+            *_cheapest(part),
         ],
     )
+
+
+def _cheapest(part: Threshold) -> Iterator[Stated]:
+    """Yield what the threshold costs, and the lowest certified one where it is another."""
+    yield Stated(words="mean cost per case {}", estimate=Estimate(part.cost), kind="figure")
+    if part.laxest is not None and part.laxest != part.threshold:
+        yield Stated(
+            words=f"the lowest certified threshold, {threshold(part.laxest)}, answers {{}}",
+            estimate=Estimate(part.laxest_coverage),
+        )
+        yield Stated(words="at a cost of {}", estimate=Estimate(part.laxest_cost), kind="figure")
+
+
+def disease_sentence(found: DiseaseCounts, positive: str = "") -> str:
+    """Say what becomes of the diseased; the three numbers add up."""
+    if not found.n:
+        return f"No case has the positive answer{f', {positive}' if positive else ''}."
+    return (
+        f"Of {count(found.n)} cases with {positive or 'the disease'}, {count(found.found)} are "
+        f"found, {count(found.told_otherwise)} told otherwise and {count(found.left_for_people)} "
+        "left for people."
+    )
+
+
+def _disease(parts: Sequence[Threshold]) -> Iterator[Sentences]:
+    """Yield what becomes of the diseased at every threshold, where an answer means disease."""
+    lines = []
+    for part in parts:
+        if part.disease is not None:
+            sentence = disease_sentence(DiseaseCounts(**part.disease.model_dump()))
+            lines.append(f"{_name(part.group)}: {sentence}" if part.group else sentence)
+    if lines:
+        yield Sentences(lines)
 
 
 def _coverage(part: Threshold) -> Estimate:

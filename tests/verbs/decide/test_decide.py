@@ -17,14 +17,6 @@ from benchmarks.decide import CELLS, simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from tests.documents import line_of, said, values
-from tests.invented_runs import TASK, invented_rows, result_of
-from typer.testing import CliRunner
-
-import krisis
-from krisis.cli.app import app
-from krisis.data.base import SuiteConfig
-from krisis.decisions.answers import positive_of
 from krisis.decisions.costs import (
     CostTable,
     Team,
@@ -34,6 +26,14 @@ from krisis.decisions.costs import (
     read_costs,
     team_from,
 )
+from tests.documents import line_of, said, values
+from tests.invented_runs import TASK, invented_rows, result_of
+from typer.testing import CliRunner
+
+import krisis
+from krisis.cli.app import app
+from krisis.data.base import SuiteConfig
+from krisis.decisions.answers import positive_of
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import accepts
 from krisis.errors import UserError

@@ -12,10 +12,10 @@ import pytest
 from dcurves import dca
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from krisis.decisions.costs import Team
 from tests.documents import said
 from typer.testing import CliRunner
 
-from krisis.decisions.costs import Team
 from krisis.errors import InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult

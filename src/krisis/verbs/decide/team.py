@@ -94,8 +94,6 @@ def stated_team(
     column: str = "",
 ) -> Team | None:
     """Return the reader that is stated; None where nothing is said of one."""
-    if sensitivity is specificity is accuracy is None and not column:
+    if (sensitivity, specificity, accuracy, column) == (None, None, None, ""):
         return None
-    return Team(
-        sensitivity=sensitivity, specificity=specificity, accuracy=accuracy, column=column
-    )
+    return Team(sensitivity=sensitivity, specificity=specificity, accuracy=accuracy, column=column)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from krisis.api.given import AnyCalibrator, AnyCertificate, AnyRun, calibrator_of, certificate_of
 from krisis.api.scoring import load, results_of
-from krisis.decisions.costs import costs_of_run
+from krisis.cost_file import AnyCosts
+from krisis.decisions.answers import with_costs
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.errors import InvalidValue
@@ -51,7 +52,9 @@ def report(
     certificate: AnyCertificate = None,
     calibration: AnyCalibrator = None,
     confidence: str = "",
-    cost: str | Path = "",
+    decide: bool = False,
+    costs: AnyCosts | None = None,
+    price: float | None = None,
     curve: bool = False,
     prevalence: float | str | None = None,
     audit: bool = False,
@@ -69,7 +72,9 @@ def report(
         certificate: Show this certificate of `krisis.certify`, and verify it.
         calibration: The calibrator of the certificate, and of costs and curve.
         confidence: A confidence variant of costs and curve, or ``signals.NAME``.
-        cost: Show what the run costs: a cost table (YAML), or ``preset``.
+        decide: Show what every policy costs, as `krisis.decide` does.
+        costs: Show it by these costs, a `Costs` or the YAML file of one, in place of the task's.
+        price: Show it at this price of a deferral.
         curve: Show the decision curve of a binary task.
         prevalence: Re-weight costs and curve to this prevalence.
         audit: Add the audit of the groups of the task.
@@ -97,21 +102,19 @@ def report(
         calibrator=calibrator_of(calibration),
         max_not_evaluated=max_not_evaluated,
     )
-    if prevalence not in (None, "") and not (cost or curve):
+    decide = decide or costs is not None or price is not None
+    if prevalence not in (None, "") and not (decide or curve):
         raise InvalidValue(
-            "--prevalence re-weights costs and the decision curve; add --cost or --curve"
+            "--prevalence re-weights costs and the decision curve; add --decide or --curve"
         )
     population = None if prevalence in (None, "") else Prevalence.from_text(str(prevalence))
     shown = []
     sealed = certificate_of(certificate)
     if sealed is not None:
         shown.append(certificate_section(sealed, items_of(run), calibrator=score.calibrator))
-    if cost:
-        items = items_of(run)
-        costs = costs_of_run(items, None if cost == "preset" else Path(cost))
-        options = DecideOptions(
-            costs=costs, certificate=sealed, team=costs.team, score=score, prevalence=population
-        )
+    if decide:
+        options = DecideOptions(certificate=sealed, score=score, prevalence=population)
+        items = with_costs(items_of(run), costs, price)
         priced = decide_run(items, options, baselines=baselines_of(run, against))
         shown.append(cost_section(priced))
     if curve:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from krisis.decisions.costs import costs_of_run
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
 from krisis.metrics.items import RunItems
@@ -94,7 +93,7 @@ def _decided(run: RunItems, kind: str) -> DecisionCurve | Decision:
     score = ScoreOptions(max_not_evaluated=1.0)
     if kind == "decision-curve":
         return decision_curve(run, CurveOptions(score=score))
-    return decide_run(run, DecideOptions(costs=costs_of_run(run, None), score=score))
+    return decide_run(run, DecideOptions(score=score))
 
 
 def _of_decisions(drawn: Mapping[str, DecisionCurve | Decision], style: Style) -> FigureSpec:
