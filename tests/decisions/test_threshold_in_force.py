@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from krisis.decisions.costs import CostTable
 from tests.fixture_results import run as invented
 from tests.fixture_results import sure
 from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
 import krisis
+from krisis.costs import Costs
+from krisis.decisions.answers import with_costs
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
@@ -33,7 +34,7 @@ from krisis.verbs.audit.groups import GroupOptions, audit_groups
 from krisis.verbs.decide.policies import DecideOptions, Decision, decide_run
 
 BOUND = RiskBound(risk=0.3, delta=0.2)
-COSTS = CostTable(costs={(0, 1): 1.0, (1, 0): 5.0}, defer=0.5)
+COSTS = Costs({0: {1: 1.0}, 1: {0: 5.0}}, price=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +66,13 @@ def test_every_verb_uses_the_threshold_of_certify(
     assert audit.threshold == part.threshold
     assert audit.overall["coverage"].value == part.coverage
     assert audit.overall["risk"].value == part.risk
-    decision = decide_run(run, DecideOptions(costs=COSTS, bound=BOUND))
+    decision = decide_run(with_costs(run, COSTS), DecideOptions(bound=BOUND))
     (certified,) = [one for one in decision.policies if one.kind == "certified"]
     assert (certified.threshold, certified.n_answered) == (part.threshold, part.n_accepted)
     kept = found.answered
-    by_hand = np.where(kept, COSTS.answer_costs(run), 0.5)
-    assert certified.cost == pytest.approx(1000 * by_hand.mean())
+    missed = run.table.truth == run.table.labels.index(1)
+    wrong = np.where(run.table.correct, 0.0, np.where(missed, 1.0, 0.2))
+    assert certified.cost == pytest.approx(np.where(kept, wrong, 0.1).mean())
     assert {one.policy for one in decision.savings} == {"certified threshold"}
     line = verdict_of(result, BOUND).line("left_for_people")
     assert line.figures[0].words.startswith(f"{found.n_left:,} of {part.n_rows:,}")
@@ -88,9 +90,9 @@ def test_without_a_certified_threshold_the_lowest_risk_is_all_that_is_said(run: 
     top = run.table.usable & (run.table.confidence >= ranked[found.n_lowest - 1])
     assert int(top.sum()) == found.n_lowest
     assert found.lowest_risk == pytest.approx(1 - run.table.correct[top].mean())
-    decision = decide_run(run, DecideOptions(costs=COSTS, bound=strict))
+    decision = decide_run(with_costs(run, COSTS), DecideOptions(bound=strict))
     assert "certified" not in {one.kind for one in decision.policies}
-    assert not decision.savings
+    assert {one.policy for one in decision.savings} == {"as run"}
     facts = decision.to_json()["threshold"]
     assert (facts["threshold"], facts["n_left_for_people"]) == (None, int((~run.predicted).sum()))
     audit = audit_groups(run, GroupOptions(bound=strict, n_draws=99))
@@ -153,7 +155,7 @@ def test_a_certificate_can_be_given_by_its_file(
     certificate = krisis.certify(path, risk=0.3, delta=0.2)
     file = tmp_path / "certificate.json"
     file.write_text(json.dumps(certificate.to_json()), encoding="utf-8")
-    decided = krisis.decide(path, cost=COSTS, certificate=file)
+    decided = krisis.decide(path, costs=COSTS, certificate=file)
     assert isinstance(decided, Decision)
     assert decided.in_force.threshold == certificate.threshold
     assert krisis.audit(path, certificate=file).groups.threshold == certificate.threshold

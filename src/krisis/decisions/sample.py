@@ -57,6 +57,11 @@ class CandidateTest:
         return self.p <= self.level
 
 
+def laxest_passed(tests: Iterable[CandidateTest]) -> int | None:
+    """Return the laxest candidate that passed; None where none did."""
+    return max((test.candidate for test in tests if test.passed), default=None)
+
+
 def divided(delta: float) -> tuple[float, float]:
     """Divide delta: the level at which answering everything is tested, and the delta of the chains.
 
@@ -427,7 +432,7 @@ def find_threshold(sample: Sample, method: Method, risk: float, delta: float) ->
             tests = fixed_sequence(
                 found.n_accepted, lambda js: _row_p(tested, js, risk), risk, delta
             )
-        laxest = max((one.candidate for one in tests if one.passed), default=None)
+        laxest = laxest_passed(tests)
     chosen = laxest
     if method == "fixed-sequence" and laxest is not None:
         passed = np.array([one.candidate for one in tests if one.passed])
