@@ -66,19 +66,36 @@ def test_every_verb_uses_the_threshold_of_certify(
     assert audit.threshold == part.threshold
     assert audit.overall["coverage"].value == part.coverage
     assert audit.overall["risk"].value == part.risk
-    decision = decide_run(with_costs(run, COSTS), DecideOptions(bound=BOUND))
+    decision = decide_run(run, DecideOptions(bound=BOUND))
     (certified,) = [one for one in decision.policies if one.kind == "certified"]
     assert (certified.threshold, certified.n_answered) == (part.threshold, part.n_accepted)
     kept = found.answered
-    missed = run.table.truth == run.table.labels.index(1)
-    wrong = np.where(run.table.correct, 0.0, np.where(missed, 1.0, 0.2))
-    assert certified.cost == pytest.approx(np.where(kept, wrong, 0.1).mean())
+    cost = np.where(kept, ~run.table.correct, 0.2).mean()
+    assert (certified.cost, part.cost) == (pytest.approx(cost), pytest.approx(cost))
     assert {one.policy for one in decision.savings} == {"certified threshold"}
     line = verdict_of(result, BOUND).line("left_for_people")
     assert line.figures[0].words.startswith(f"{found.n_left:,} of {part.n_rows:,}")
     given = threshold_of_run(run, certificate=certificate)
     assert (given.threshold, given.answered.tolist()) == (part.threshold, kept.tolist())
     assert given.bound == BOUND
+
+
+def test_the_cheapest_of_the_certified_thresholds_is_recommended(run: RunItems) -> None:
+    """A dear deferral makes the laxest the cheapest, a cheap one a stricter one."""
+    found = {p: threshold_of_run(with_costs(run, price=p), BOUND) for p in (0.05, 0.99)}
+    laxest = {one.laxest for one in found.values()}
+    assert len(laxest) == 1
+    assert laxest == {found[0.99].threshold}
+    assert found[0.05].threshold > found[0.99].threshold
+    for price, one in found.items():
+        assert one.search is not None
+        wrong = ~run.table.correct
+        passed = [test.candidate for test in one.search.tests if test.passed]
+        costs = {
+            t: np.where(run.predicted & (run.table.confidence >= t), wrong, price).mean()
+            for t in one.search.tested.candidates.threshold[passed].tolist()
+        }
+        assert costs[one.threshold] == pytest.approx(min(costs.values()))
 
 
 def test_without_a_certified_threshold_the_lowest_risk_is_all_that_is_said(run: RunItems) -> None:

@@ -87,9 +87,7 @@ def certificate_document(certificate: Certificate) -> Document:
         lead=[promise(certificate)] if found else [],
         verdict=Verdict([_certified(certificate, part) for part in certificate.parts], level=0.95),
         sections=[
-            Section(
-                key="thresholds", title="Cases", parts=[_counts(certificate), *_disease(found)]
-            ),
+            Section(key="thresholds", title="Cases", parts=[_counts(certificate)]),
             Section.of_sentences("assumptions", "Assumptions", certificate.assumptions),
         ],
     )
@@ -143,15 +141,12 @@ def disease_sentence(found: DiseaseCounts, positive: str = "") -> str:
     )
 
 
-def _disease(parts: Sequence[Threshold]) -> Iterator[Sentences]:
+def _disease(parts: Sequence[Threshold]) -> Iterator[str]:
     """Yield what becomes of the diseased at every threshold, where an answer means disease."""
-    lines = []
     for part in parts:
-        if part.disease is not None:
+        if part.disease is not None and part.threshold is not None:
             sentence = disease_sentence(DiseaseCounts(**part.disease.model_dump()))
-            lines.append(f"{_name(part.group)}: {sentence}" if part.group else sentence)
-    if lines:
-        yield Sentences(lines)
+            yield f"{_name(part.group)}: {sentence}" if part.group else sentence
 
 
 def _coverage(part: Threshold) -> Estimate:
@@ -180,7 +175,7 @@ def _counts(certificate: Certificate) -> Table:
             Column("count", "tested"): lambda part: part.n_tested if part.test != "none" else None,
         },
         keys=[part.group for part in parts],
-        note=f"Test: {', '.join(tests)}." if tests else "",
+        note=" ".join([*([f"Test: {', '.join(tests)}."] if tests else []), *_disease(parts)]),
     )
 
 
