@@ -11,7 +11,7 @@ from typing import Any
 from tests.invented_runs import ANSWERS, invented_rows, result_of, rows_of_every_outcome
 
 import krisis
-from krisis.decisions.costs import CostTable
+from krisis.costs import Costs
 from krisis.metrics.base import MetricScores, Rows
 from krisis.metrics.selective_prediction import risk_coverage_curve
 from krisis.results.result import BenchmarkResult
@@ -73,8 +73,8 @@ def _selective(*runs: BenchmarkResult) -> Any:
 
 
 def _decide(**options: Any) -> Any:
-    costs = CostTable(costs={(0, 1): 1.0, (1, 0): 5.0}, defer=0.5, place="the test")
-    return krisis.decide(run("careful"), cost=costs, max_not_evaluated=0.1, **options)
+    costs = Costs({0: {1: 1.0}, 1: {0: 5.0}}, price=0.5)
+    return krisis.decide(run("careful"), costs=costs, max_not_evaluated=0.1, **options)
 
 
 def _verified(wrong: int, by: tuple[str, ...] = ()) -> Any:

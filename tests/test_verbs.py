@@ -16,7 +16,6 @@ import pytest
 from tests.commands import krisis as command
 
 import krisis
-from krisis.decisions.costs import CostTable
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.formats.base import ImportOptions
 from krisis.formats.imported_run import read_file, write_run
@@ -197,8 +196,7 @@ def test_a_signal_of_an_own_backend_is_a_confidence_in_every_verb(tmp_path: Path
     assert certificate.threshold is not None
     assert certificate.threshold > 20
     assert krisis.audit(run, by=["ward"], confidence=name, threshold=50).groups.threshold == 50
-    costs = CostTable(costs={(0, 1): 1.0, (1, 0): 1.0}, defer=0.2, place="here")
-    decision = krisis.decide(run, cost=costs, confidence=name)
+    decision = krisis.decide(run, price=0.2, confidence=name)
     assert min(decision.curve, key=lambda point: point.cost).threshold > 19
     with pytest.raises(UnknownName, match=r"unknown signal 'steadines'.*steadiness"):
         krisis.certify(run, risk=0.1, confidence="signals.steadines")

@@ -76,7 +76,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     # What verbs add to a report (by its option), to `krisis figure` and to the pages of a run.
     "sections": {
-        "cost": "krisis.verbs.decide.section:costs_of_report",
+        "decide": "krisis.verbs.decide.section:costs_of_report",
         "curve": "krisis.verbs.decide.section:curve_of_report",
         "audit": "krisis.verbs.audit.section:audit_of_report",
     },

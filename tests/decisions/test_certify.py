@@ -22,7 +22,9 @@ from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.confidence.calibrators import fit_calibrator
+from krisis.costs import Costs
 from krisis.data.patient_record import PatientRecord, Records
+from krisis.decisions.answers import with_costs
 from krisis.decisions.certify import (
     CertifyOptions,
     certificate_from,
@@ -30,7 +32,6 @@ from krisis.decisions.certify import (
     similar_patients,
     why_none,
 )
-from krisis.decisions.costs import costs_from
 from krisis.decisions.run_sample import ScoreOptions, drawing_seed
 from krisis.decisions.sample import (
     Sample,
@@ -149,7 +150,8 @@ def test_answering_everything_is_tested_first_and_28_right_answers_are_too_few()
     assert find_threshold(sample([0] * 28), "fixed-sequence", 0.1, 0.0625).threshold is None
     # At risk 0.15 and delta 0.1 everything is tested at 0.02, and p = 0.85²⁹ = 0.009.
     found = find_threshold(sample([0] * 29), "fixed-sequence", 0.15, 0.1)
-    assert [(test.candidate + 1, test.level) for test in found.tests] == [(29, pytest.approx(0.02))]
+    assert (found.tests[0].candidate + 1, found.tests[0].level) == (29, pytest.approx(0.02))
+    assert [test.candidate + 1 for test in found.tests[1:]] == [16, 27]  # stricter ones too
     assert found.threshold == 0.5
     # With the last of 40 wrong it fails (p = 0.012 > 0.01), and the chain at 0.04 starts at 21.
     found = find_threshold(sample([0] * 39 + [1]), "fixed-sequence", 0.15, 0.05)
@@ -455,10 +457,8 @@ def test_of_losses_in_between_no_size_is_named() -> None:
 def test_sgr_is_for_wrong_answers_alone(tmp_path: Path) -> None:
     run = items(tmp_path)
     assert certify_run(run, CertifyOptions(risk=0.2, method="sgr")).threshold is not None
-    costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}}, "costs.yaml")
-    options = CertifyOptions(risk=0.2, method="sgr", score=ScoreOptions(costs=costs))
     with pytest.raises(InvalidValue, match="sgr is for the loss 'error', not 'cost'"):
-        certify_run(run, options)
+        CertifyOptions(risk=0.2, method="sgr", score=ScoreOptions(loss="cost"))
 
 
 @pytest.mark.parametrize(
@@ -521,9 +521,10 @@ def test_a_certificate_states_that_missing_rows_are_assumed_to_be_like_the_other
 
 
 def test_losses_in_between_use_hoeffding_and_bentkus(tmp_path: Path) -> None:
-    costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}}, "costs.yaml")
-    score = ScoreOptions(costs=costs)
-    certificate = certify_run(items(tmp_path), CertifyOptions(risk=0.15, score=score))
+    run = with_costs(items(tmp_path), Costs({0: {1: 1}, 1: {0: 4}}, price=0.8))
+    options = CertifyOptions(risk=0.15, score=ScoreOptions(loss="cost"))
+    certificate = certify_run(run, options)
+    assert (certificate.costs, certificate.price) == ([(0, 1, 0.25), (1, 0, 1.0)], 0.2)
     plain = certify_run(items(tmp_path, name="aa"), CertifyOptions(risk=0.15))
     assert certificate.parts[0].test == "Hoeffding–Bentkus"
     assert certificate.parts[0].loss_sum * 4 == pytest.approx(
@@ -844,10 +845,15 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
         (["--risk", 0.1, "--by", "sect"], "did you mean 'sex'"),
         (["--risk", 0.1, "--by", "sex,sex"], "name every group once"),
         (["--risk", 0.1, "--loss", "abs"], "unknown loss 'abs'"),
-        (["--risk", 0.1, "--loss", "cost"], "add it with --cost"),
+        (["--risk", 0.1, "--loss", "abs_norm"], "unknown loss 'abs_norm'"),
+        (["--risk", 0.1, "--costs", "none.yaml"], "add --loss cost, or omit --costs"),
+        (["--risk", 0.1, "--price", 1], "must be above 0 and below 1"),
         (["--risk", 0.1, "--confidence", "verbalized"], "verbalized_confidence is missing"),
         ([], "add for instance --risk 0.05"),
-        (["--risk", 0.1, "--cost", "none.yaml"], "none.yaml does not exist; check --cost"),
+        (
+            ["--risk", 0.1, "--loss", "cost", "--costs", "none.yaml"],
+            "none.yaml does not exist; check --costs",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, options: list[object], said: str) -> None:
@@ -876,11 +882,42 @@ def test_a_run_without_answers_or_confidence_is_refused(
 
 @pytest.mark.parametrize(
     "text",
-    ["costs: {0: {1: -1}}", "costs: {0: {1: 0}}", "costs: 3", "[1]", "costs: {0: {1: x}}", ": :"],
+    [
+        "costs: {0: {1: -1}, 1: {0: 1}}\nprice: 0.1",
+        "costs: {0: {1: 0}, 1: {0: 0}}\nprice: 0.1",
+        "costs: {0: {1: x}, 1: {0: 1}}\nprice: 0.1",
+        "costs: {0: {1: 1}, 1: {0: 1}}",
+        "costs: 3\nprice: 0.1",
+        "[1]",
+        ": :",
+    ],
 )
 def test_a_cost_table_without_costs_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "costs.yaml"
     path.write_text(text, encoding="utf-8")
-    code, said = invoke(made_run(tmp_path), "--risk", 0.1, "--cost", path)
+    asked = ("--risk", 0.1, "--loss", "cost", "--costs", path)
+    code, said = invoke(made_run(tmp_path), *asked)
     assert code == 2
     assert "costs.yaml" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "costs: {0: {1: 1}, 1: {0: 1}, 7: {0: 1}}\nprice: 0.1",
+            "unknown answer in the costs: '7'",
+        ),
+        ("costs: {0: {1: 1}}\nprice: 0.1", "nothing of the answer 0 where 1 is right"),
+        ("costs: {0: {1: 1}, 1: {0: 4}}\nprice: 4", "below 4, the costliest error"),
+    ],
+)
+def test_costs_that_do_not_fit_the_answers_are_refused(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    path = tmp_path / "costs.yaml"
+    path.write_text(text, encoding="utf-8")
+    asked = ("--risk", 0.1, "--loss", "cost", "--costs", path)
+    code, said = invoke(made_run(tmp_path), *asked)
+    assert (code, sentence in said) == (2, True)
+    assert "\n" not in said.strip()

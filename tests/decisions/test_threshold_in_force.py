@@ -15,8 +15,9 @@ from tests.fixture_results import sure
 from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
 import krisis
+from krisis.costs import Costs
+from krisis.decisions.answers import with_costs
 from krisis.decisions.certify import CertifyOptions, certify_run
-from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
 from krisis.decisions.threshold_in_force import (
@@ -33,7 +34,7 @@ from krisis.verbs.audit.groups import GroupOptions, audit_groups
 from krisis.verbs.decide.policies import DecideOptions, Decision, decide_run
 
 BOUND = RiskBound(risk=0.3, delta=0.2)
-COSTS = CostTable(costs={(0, 1): 1.0, (1, 0): 5.0}, defer=0.5)
+COSTS = Costs({0: {1: 1.0}, 1: {0: 5.0}}, price=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -65,18 +66,36 @@ def test_every_verb_uses_the_threshold_of_certify(
     assert audit.threshold == part.threshold
     assert audit.overall["coverage"].value == part.coverage
     assert audit.overall["risk"].value == part.risk
-    decision = decide_run(run, DecideOptions(costs=COSTS, bound=BOUND))
+    decision = decide_run(run, DecideOptions(bound=BOUND))
     (certified,) = [one for one in decision.policies if one.kind == "certified"]
     assert (certified.threshold, certified.n_answered) == (part.threshold, part.n_accepted)
     kept = found.answered
-    by_hand = np.where(kept, COSTS.answer_costs(run), 0.5)
-    assert certified.cost == pytest.approx(1000 * by_hand.mean())
+    cost = np.where(kept, ~run.table.correct, 0.2).mean()
+    assert (certified.cost, part.cost) == (pytest.approx(cost), pytest.approx(cost))
     assert {one.policy for one in decision.savings} == {"certified threshold"}
     line = verdict_of(result, BOUND).line("left_for_people")
     assert line.figures[0].words.startswith(f"{found.n_left:,} of {part.n_rows:,}")
     given = threshold_of_run(run, certificate=certificate)
     assert (given.threshold, given.answered.tolist()) == (part.threshold, kept.tolist())
     assert given.bound == BOUND
+
+
+def test_the_cheapest_of_the_certified_thresholds_is_recommended(run: RunItems) -> None:
+    """A dear deferral makes the laxest the cheapest, a cheap one a stricter one."""
+    found = {p: threshold_of_run(with_costs(run, price=p), BOUND) for p in (0.05, 0.99)}
+    laxest = {one.laxest for one in found.values()}
+    assert len(laxest) == 1
+    assert laxest == {found[0.99].threshold}
+    assert found[0.05].threshold > found[0.99].threshold
+    for price, one in found.items():
+        assert one.search is not None
+        wrong = ~run.table.correct
+        passed = [test.candidate for test in one.search.tests if test.passed]
+        costs = {
+            t: np.where(run.predicted & (run.table.confidence >= t), wrong, price).mean()
+            for t in one.search.tested.candidates.threshold[passed].tolist()
+        }
+        assert costs[one.threshold] == pytest.approx(min(costs.values()))
 
 
 def test_without_a_certified_threshold_the_lowest_risk_is_all_that_is_said(run: RunItems) -> None:
@@ -88,9 +107,9 @@ def test_without_a_certified_threshold_the_lowest_risk_is_all_that_is_said(run: 
     top = run.table.usable & (run.table.confidence >= ranked[found.n_lowest - 1])
     assert int(top.sum()) == found.n_lowest
     assert found.lowest_risk == pytest.approx(1 - run.table.correct[top].mean())
-    decision = decide_run(run, DecideOptions(costs=COSTS, bound=strict))
+    decision = decide_run(with_costs(run, COSTS), DecideOptions(bound=strict))
     assert "certified" not in {one.kind for one in decision.policies}
-    assert not decision.savings
+    assert {one.policy for one in decision.savings} == {"as run"}
     facts = decision.to_json()["threshold"]
     assert (facts["threshold"], facts["n_left_for_people"]) == (None, int((~run.predicted).sum()))
     audit = audit_groups(run, GroupOptions(bound=strict, n_draws=99))
@@ -153,7 +172,7 @@ def test_a_certificate_can_be_given_by_its_file(
     certificate = krisis.certify(path, risk=0.3, delta=0.2)
     file = tmp_path / "certificate.json"
     file.write_text(json.dumps(certificate.to_json()), encoding="utf-8")
-    decided = krisis.decide(path, cost=COSTS, certificate=file)
+    decided = krisis.decide(path, costs=COSTS, certificate=file)
     assert isinstance(decided, Decision)
     assert decided.in_force.threshold == certificate.threshold
     assert krisis.audit(path, certificate=file).groups.threshold == certificate.threshold

@@ -17,8 +17,8 @@ from tests.viewer.conftest import Site
 from typer.testing import CliRunner
 
 from krisis.cli.certify import app as certify_app
+from krisis.decisions.answers import with_costs
 from krisis.decisions.certify import CertifyOptions, certify_run
-from krisis.decisions.costs import costs_from
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
@@ -139,7 +139,9 @@ def test_the_certified_threshold_is_that_of_certify(
     assert part.reason.startswith(certified["reason"])
 
 
-@pytest.mark.parametrize("query", ["wrong=30&delta=0.2", "wrong=12.5&method=sgr"])
+@pytest.mark.parametrize(
+    "query", ["wrong=30&delta=0.2", "wrong=12.5&method=sgr", "wrong=30&price=0.05"]
+)
 def test_the_command_gives_the_threshold_of_the_page(
     site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
@@ -156,8 +158,7 @@ def test_a_run_with_many_cases_not_evaluated_is_judged_only_where_that_is_allowe
     site: Site, folder: Path
 ) -> None:
     run = read_items(folder / "lossy.krisis")
-    costs = "cost.0.1=1&cost.1.0=5&defer=0.5"
-    found = facts(site, "lossy", f"wrong=30&{costs}")
+    found = facts(site, "lossy", "wrong=30")
     with pytest.raises(InvalidValue, match="of 900 cases"):
         certify_run(run, CertifyOptions(risk=0.3))
     assert (found["certified"]["tested"], found["certified"]["threshold"]) == (False, None)
@@ -167,7 +168,7 @@ def test_a_run_with_many_cases_not_evaluated_is_judged_only_where_that_is_allowe
     assert {part["verdict"] for part in parts} == {"not judged"}
     text = site.get("/runs/lossy/decide?wrong=30").text
     assert "Nothing is judged on this run: 21 of 900 cases" in text
-    allowed = facts(site, "lossy", f"wrong=30&{costs}&max_not_evaluated=0.05")
+    allowed = facts(site, "lossy", "wrong=30&max_not_evaluated=0.05")
     score = ScoreOptions(max_not_evaluated=0.05)
     (part,) = certify_run(run, CertifyOptions(risk=0.3, score=score)).parts
     assert part.threshold is not None
@@ -190,23 +191,26 @@ def test_commands_name_a_run_as_seen_from_the_current_folder(
     assert Path(shlex.split(reproduce_command(run))[3]).samefile(run)
 
 
-def test_costs_of_the_address_are_those_of_decide(site: Site, folder: Path) -> None:
-    found = facts(site, "double", "answer=40&cost.0.1=1&cost.1.0=5&defer=0.5")
-    table = costs_from({"costs": {0: {1: 1}, 1: {0: 5}}, "defer": 0.5}, "here")
+def test_the_price_of_the_address_is_that_of_decide(site: Site, folder: Path) -> None:
+    found = facts(site, "double", "answer=40&price=0.1")
     threshold = found["point"]["threshold"]
-    decided = decide_run(
-        read_items(folder / "double.krisis"), DecideOptions(costs=table, answer_from=threshold)
-    )
+    run = with_costs(read_items(folder / "double.krisis"), price=0.1)
+    decided = decide_run(run, DecideOptions(answer_from=threshold))
     expected = {policy.kind: policy for policy in decided.policies}["given"]
     policies = {policy["name"]: policy for policy in found["costs"]["policies"]}
-    assert set(policies) == {"always answer", "always defer", "this threshold"}
+    constants = {policy.name for policy in decided.policies if policy.kind == "constant"}
+    assert set(policies) == {"as run", "this threshold", *constants}
     assert policies["this threshold"]["cost"] == pytest.approx(expected.cost)
     assert policies["this threshold"]["n_answered"] == found["point"]["n_kept"]
-    assert policies["always defer"]["cost"] == 500
+    assert policies["always defer"]["cost"] == pytest.approx(0.1)
+    assert found["costs"]["table"]["price"] == 0.1
     low, high = (policies["this threshold"][end] for end in ("low", "high"))
     assert (low, high) == pytest.approx((expected.low, expected.high), rel=0.05)
-    assert "no costs of its own" in facts(site, "double", "wrong=20")["costs"]["reason"]
-    assert "must be a number" in facts(site, "hand", "defer=x&cost.0.1=1")["costs"]["reason"]
+    page = site.get("/runs/double/decide?price=0.1").text
+    assert "Every wrong answer costs 1. A deferral costs 0.1." in page
+    assumed = site.get("/runs/double/decide").text
+    assert "a deferral costs 20" in assumed
+    assert "of an error is assumed" in assumed
 
 
 def test_the_stated_score_is_that_of_the_answer_where_another_was_asked_for_apart() -> None:
@@ -253,7 +257,7 @@ def test_without_a_certified_threshold_the_lowest_risk_is_said_and_nothing_else(
     own = "Left for people by the model&#39;s own"
     assert page.count("Left for people") == page.count(own) == 1
     assert "In every group" not in page
-    assert "What it costs" not in page
+    assert "this threshold" not in page
     found = facts(site, "double", "wrong=5")
     assert found["certified"]["threshold"] is None
     lowest = share(Estimate(found["certified"]["lowest_risk"], bound=0.05))
@@ -280,7 +284,17 @@ def test_the_certified_threshold_is_the_headline_with_what_is_left_for_people(si
 
 @pytest.mark.parametrize(
     "query",
-    ["wrong=101", "wrong=-1", "answer=a", "wrong=5&answer=5", "wrong=1e999", "method=x", "delta=2"],
+    [
+        "wrong=101",
+        "wrong=-1",
+        "answer=a",
+        "wrong=5&answer=5",
+        "wrong=1e999",
+        "method=x",
+        "delta=2",
+        "price=1",
+        "price=x",
+    ],
 )
 def test_a_question_that_cannot_be_answered_is_refused(site: Site, query: str) -> None:
     assert site.get(f"/runs/hand/decide.json?{query}").status in (400, 404)

@@ -7,18 +7,19 @@ from pathlib import Path
 
 from krisis.api.given import (
     AnyCalibrator,
-    AnyCosts,
     AnyRun,
     calibrator_of,
     certificate_of,
-    costs_of,
     listed_names,
     run_file_of,
 )
+from krisis.cost_file import AnyCosts
+from krisis.decisions.answers import with_costs
 from krisis.decisions.certify import Certificate, CertifyOptions, certify_run
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.sample import METHODS
 from krisis.decisions.verify import Verification, verify_run
+from krisis.errors import InvalidValue
 from krisis.results.run_items import items_of
 from krisis.runs.ledger import CERTIFICATE, certificate_sentence, note_decision
 
@@ -32,13 +33,17 @@ def certify(
     by: Sequence[str] = (),
     confidence: str = "",
     calibration: AnyCalibrator = None,
-    loss: str = "",
-    cost: AnyCosts = None,
+    loss: str = "error",
+    costs: AnyCosts | None = None,
+    price: float | None = None,
     rows_per_patient: int | None = None,
     max_not_evaluated: float = MOST_NOT_EVALUATED,
     mode: str | None = None,
 ) -> Certificate:
-    """Find the laxest confidence threshold whose risk among the answers is bounded.
+    """Find the cheapest confidence threshold whose risk among the answers is bounded.
+
+    Every threshold that `fixed-sequence` accepts is certified. The one at which answering and
+    deferring cost the least, by the costs of the task, is recommended; the lowest stands beside it.
 
     Arguments:
         run: A run by its path, or in memory.
@@ -48,15 +53,17 @@ def certify(
         by: Columns that get one threshold per group.
         confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
         calibration: Calibrator of `krisis calibrate` that makes the score.
-        loss: error, abs_norm or cost; that of the task unless given.
-        cost: Cost table, or its YAML file, for the loss cost.
+        loss: What the risk is the mean of: error, so that it is the share of wrong answers; or
+            cost, what an answer costs, the costliest error being 1.
+        costs: Costs in place of those of the task, or their YAML file, for the loss cost.
+        price: Cost of one deferral in place of that of the task.
         rows_per_patient: Most rows that a patient can have.
         max_not_evaluated: Largest share of cases without a reply on which a run is judged.
         mode: The experiment of a PHQ-8 run file.
 
     Returns:
         A `Certificate`: ``threshold`` is None where none can be certified, and each of ``parts``
-        says why.
+        says why. ``laxest`` of a part is the lowest certified threshold.
 
     >>> import krisis
     >>> rows = {"y": [0, 1] * 100, "p": [0, 1] * 100, "c": [0.6, 0.7, 0.8, 0.9] * 50}
@@ -64,11 +71,15 @@ def certify(
     >>> krisis.certify(run, risk=0.05).threshold
     0.6
     """
+    if costs is not None and loss != "cost":
+        raise InvalidValue(
+            f"--costs states what errors cost, and the loss {loss!r} counts every error alike; add "
+            "--loss cost, or omit --costs"
+        )
     score = ScoreOptions(
         confidence=confidence,
         calibrator=calibrator_of(calibration),
         loss=loss,
-        costs=costs_of(cost),
         rows_per_patient=rows_per_patient,
         max_not_evaluated=max_not_evaluated,
     )
@@ -79,7 +90,8 @@ def certify(
         by=listed_names(by),
         score=score,
     )
-    return _noted(certify_run(items_of(run, mode), options), run)
+    items = with_costs(items_of(run, mode), costs, price)
+    return _noted(certify_run(items, options), run)
 
 
 def _noted(certificate: Certificate, run: AnyRun) -> Certificate:
@@ -96,6 +108,7 @@ def _noted(certificate: Certificate, run: AnyRun) -> Certificate:
         "calibrator": certificate.calibrator_hash,
         "by": certificate.by,
         "costs": certificate.costs,
+        "price": certificate.price,
     }
     found = [f"{part.group or 'all'}: {part.threshold}" for part in certificate.parts]
     noted = note_decision(path, kind=CERTIFICATE, question=question, answer="; ".join(found))

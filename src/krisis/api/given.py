@@ -1,4 +1,4 @@
-"""What a verb may be given: a run, a certificate, a calibrator or costs, as such or by path."""
+"""What a verb may be given: a run, a certificate or a calibrator, as such or by path."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import TypeAlias
 
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.decisions.certify import Certificate, certificate_from
-from krisis.decisions.costs import CostTable, read_costs
 from krisis.json_values import read_object
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result, scored_from_rows, with_rows
 
 AnyRun: TypeAlias = str | Path | BenchmarkResult
 AnyCalibrator: TypeAlias = str | Path | Calibrator | None
-AnyCosts: TypeAlias = str | Path | CostTable | None
 AnyCertificate: TypeAlias = str | Path | Certificate | None
 
 
@@ -31,11 +29,6 @@ def certificate_of(given: AnyCertificate) -> Certificate | None:
     if given is None or isinstance(given, Certificate):
         return given
     return certificate_from(read_object(Path(given)), place=Path(given))
-
-
-def costs_of(given: AnyCosts) -> CostTable | None:
-    """Return a cost table that is given as such or by the path of its file."""
-    return given if given is None or isinstance(given, CostTable) else read_costs(Path(given))
 
 
 def run_file_of(run: AnyRun) -> Path | None:

@@ -35,10 +35,8 @@ Calibration = Annotated[
     typer.Option("--calibration"),
 ]
 LossName = Annotated[str, typer.Option("--loss")]
-Cost = Annotated[
-    Path | None,
-    typer.Option("--cost"),
-]
+CostFile = Annotated[Path | None, typer.Option("--costs")]
+Price = Annotated[float | None, typer.Option("--price")]
 RowsPerPatient = Annotated[
     int | None,
     typer.Option("--rows-per-patient", min=1),
@@ -62,6 +60,7 @@ Output = Annotated[
     app,
     "krisis certify runs/RUN --risk 0.05 --delta 0.1 -o certificate.json",
     "krisis certify runs/RUN --risk 0.1 --by sex,site",
+    "krisis certify runs/RUN --risk 0.05 --loss cost",
 )
 def certify(
     run: Annotated[Path, typer.Argument(help="A run, a saved result or a run file.")],
@@ -71,15 +70,16 @@ def certify(
     by: By = "",
     confidence: Confidence = "",
     calibration: Calibration = None,
-    loss: LossName = "",
-    cost: Cost = None,
+    loss: LossName = "error",
+    costs: CostFile = None,
+    price: Price = None,
     rows_per_patient: RowsPerPatient = None,
     max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     mode: Mode = None,
     output: Output = None,
     output_format: Format = "",
 ) -> None:
-    """Find the lowest confidence threshold with a bounded risk; exit 1 if there is none."""
+    """Find the cheapest confidence threshold with a bounded risk; exit 1 if there is none."""
     chosen = chosen_format(output_format)
     if risk is None:
         raise InvalidValue("the bound is missing; add for instance --risk 0.05")
@@ -94,7 +94,8 @@ def certify(
         confidence=confidence,
         calibration=calibration,
         loss=loss,
-        cost=cost,
+        costs=costs,
+        price=price,
         rows_per_patient=rows_per_patient,
         max_not_evaluated=max_not_evaluated,
         mode=mode,

@@ -52,16 +52,13 @@ FLAGS: dict[str, tuple[str, str]] = {
     ),
     "--confidence-scale": ("NUMBER", "Value that means full confidence, such as 100."),
     "--config": ("FILE", "Settings from a YAML file or a run."),
-    "--cost": (
-        "FILE",
-        "Cost table (YAML) with `costs` and `defer`; `report` also accepts the word preset.",
-    ),
     "--costs": ("FILE", "What answers and deferrals cost: a YAML file with `costs:` and `price:`."),
     "--coverage": (
         "SHARE",
         "Instead of a threshold: answer this share of the rows, the most confident.",
     ),
     "--coverage-grid": ("SHARES", "Comma-separated coverages at which to report risk."),
+    "--decide": ("", "Add what each policy costs, as in `krisis decide`."),
     "--curve": ("", "Show the decision curve of a binary task."),
     "--data-path": ("", "File or folder with the data."),
     "--default-action": (
@@ -106,7 +103,10 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--junit": ("FILE", "Write JUnit XML to this file."),
     "--kind": ("KIND", "risk-coverage, reliability, forest, deferral, decision-curve or cost."),
     "--labels": ("", "Labels file of one folder, or the folder of several."),
-    "--loss": ("NAME", "Loss: error, abs, abs_norm or cost. Default: the task's own."),
+    "--loss": (
+        "NAME",
+        "error or cost; for `selective`, error, abs or abs_norm (default: the task's own).",
+    ),
     "--margin": ("", "Largest acceptable loss: a number, or METRIC=NUMBER for one metric."),
     "--markdown": ("FILE", "Write a Markdown table to this file."),
     "--max-not-evaluated": (
@@ -207,8 +207,4 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--with-ids": ("", "Write real patients' ids instead of numbers."),
     "--with-sex": ("", "Add sex as a 27th column."),
     "--withheld-rate": ("SHARE", "Share of the items without evidence."),
-    "--write-cost": (
-        "FILE",
-        "Write the preset cost table to this new file, for editing, and exit.",
-    ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis import __version__
 from krisis.confidence.patient_keys import PatientKeys
+from krisis.decisions.answers import disease_counts
 from krisis.decisions.patients import Patients, intraclass_correlation
 from krisis.decisions.run_sample import (
     ScoreOptions,
@@ -44,7 +45,7 @@ from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.risk_tests import fewest_rows
 from krisis.statistics.sample_size import assured_rows
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # A certificate may have been sent by anybody, with a checksum that fits: every number is checked.
 Count = Annotated[int, Field(ge=0, le=10**12)]
@@ -81,16 +82,27 @@ class TestedThreshold(_Part):
     level: Share
 
 
+class Diseased(_Part):
+    """What becomes of the diseased at a threshold."""
+
+    n: Count
+    found: Count
+    told_otherwise: Count
+    left_for_people: Count
+
+
 class Threshold(_Part):
     """The threshold of all rows or of one group, or the reason why there is none.
 
-    Counts, coverage and risk are of all rows of the population, also where one row per patient was
-    drawn for the test.
+    ``threshold`` is the cheapest of those that were certified and ``laxest`` the lowest. Counts,
+    coverage and risk are of all rows of the population, also where one row per patient was drawn
+    for the test. ``disease`` says what becomes of the diseased, where an answer means disease.
     """
 
     group: str
     delta: Inside | None
     threshold: float | None
+    laxest: float | None
     reason: str
     no_size_helps: bool = False
     test: str
@@ -105,6 +117,10 @@ class Threshold(_Part):
     coverage_low: Share
     coverage_high: Share
     risk: float | None
+    cost: Share
+    laxest_coverage: Share
+    laxest_cost: Share
+    disease: Diseased | None
     tests: list[TestedThreshold]
 
 
@@ -113,14 +129,15 @@ class Certificate(Documented, _Part):
 
     builder: ClassVar[str] = "krisis.pages.certify:certificate_document"
     kind: Literal["krisis.certificate"] = "krisis.certificate"
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     krisis_version: str
     method: Method
     risk: Inside
     delta: Inside | None
     threshold: float | None
     loss: str
-    costs: list[tuple[int | str, int | str, Annotated[float, Field(ge=0, le=1e12)]]]
+    costs: list[tuple[int | str, int | str, Share]]
+    price: Inside
     confidence: str
     calibrator_hash: str | None
     rows_per_patient: Annotated[int, Field(ge=1, le=10**6)]
@@ -195,6 +212,10 @@ class CertifyOptions:
             raise InvalidValue(
                 "crc has no delta to divide over groups; omit --by or use fixed-sequence"
             )
+        if self.method == "sgr" and self.score.loss != "error":
+            raise InvalidValue(
+                f"sgr is for the loss 'error', not {self.score.loss!r}; use fixed-sequence"
+            )
         check_bounds(self.risk, self.chance)
 
     @property
@@ -204,17 +225,17 @@ class CertifyOptions:
 
 
 def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
-    """Find the laxest threshold whose risk is bounded, for all rows or for every group."""
+    """Find the cheapest threshold whose risk is bounded, for all rows or for every group."""
     options.score.refuse_missing(run)
-    _check_score(run, options)
+    options.score.refuse_seen(run, "voids the guarantee")
     sample = sample_of(run, options.score)
     groups = groups_of(run, options.by)
     delta = options.chance / len(groups)
     parts = [
-        _threshold(run, sample.part(rows), options, group=name, delta=delta)
+        _threshold(run, sample, rows, options, group=name, delta=delta)
         for name, rows in groups.items()
     ]
-    calibrator, costs = options.score.calibrator, options.score.costs
+    calibrator, costs = options.score.calibrator, run.table.answers.costs
     made_from = rows_hash(run, sample)
     return Certificate(
         krisis_version=__version__,
@@ -222,8 +243,11 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
         risk=options.risk,
         delta=None if options.method == "crc" else options.chance,
         threshold=None if options.by else parts[0].threshold,
-        loss=options.score.loss_of(run),
-        costs=[(*pair, cost) for pair, cost in costs.costs.items()] if costs else [],
+        loss=options.score.loss,
+        costs=[
+            (truth, answer, c) for truth, row in costs.wrong.items() for answer, c in row.items()
+        ],
+        price=costs.price,
         confidence=options.score.variant(run),
         calibrator_hash=None if calibrator is None else calibrator.content_hash,
         rows_per_patient=sample.most_rows,
@@ -240,19 +264,20 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
     )
 
 
-def _check_score(run: RunItems, options: CertifyOptions) -> None:
-    options.score.refuse_seen(run, "voids the guarantee")
-    if options.method == "sgr" and options.score.loss_of(run) != "error":
-        raise InvalidValue(
-            f"sgr is for the loss 'error', not {options.score.loss_of(run)!r}; use fixed-sequence"
-        )
-
-
 def _threshold(
-    run: RunItems, sample: Sample, options: CertifyOptions, *, group: str, delta: float
+    run: RunItems,
+    whole: Sample,
+    rows: BoolArray,
+    options: CertifyOptions,
+    *,
+    group: str,
+    delta: float,
 ) -> Threshold:
+    sample = whole.part(rows)
     found = find_threshold(sample, options.method, options.risk, delta)
-    accepted = sample.accepts(found.threshold)
+    accepted, laxest = sample.accepts(found.threshold), sample.accepts(found.laxest_threshold)
+    diseased = disease_counts(run, whole.accepts(found.threshold), rows)
+    price = run.table.answers.costs.price
     coverage = ratio_interval(sample, accepted, np.ones(sample.n_rows, np.bool_))
     lost, n_accepted = float(sample.loss[accepted].sum()), int(accepted.sum())
     candidates = found.tested.candidates
@@ -260,6 +285,7 @@ def _threshold(
         group=group,
         delta=None if options.method == "crc" else delta,
         threshold=found.threshold,
+        laxest=found.laxest_threshold,
         reason="" if found.threshold is not None else _reason(sample, found, run.words[0]),
         no_size_helps=found.no_size_helps,
         test=found.test,
@@ -274,6 +300,10 @@ def _threshold(
         coverage_low=coverage.low,
         coverage_high=coverage.high,
         risk=lost / n_accepted if n_accepted else None,
+        cost=_cost(sample, accepted, price),
+        laxest_coverage=float(laxest.mean()),
+        laxest_cost=_cost(sample, laxest, price),
+        disease=None if diseased is None else Diseased(**asdict(diseased)),
         tests=[
             TestedThreshold(
                 threshold=float(candidates.threshold[one.candidate]),
@@ -285,6 +315,13 @@ def _threshold(
             for one in found.tests
         ],
     )
+
+
+def _cost(sample: Sample, accepted: BoolArray, price: float) -> float:
+    """Return the mean cost where only some rows are answered and the others deferred."""
+    assert sample.saved is not None
+    cost = price - float(sample.saved[accepted].sum()) / sample.n_rows
+    return min(1.0, max(0.0, cost))
 
 
 def why_none(found: ThresholdSearch) -> tuple[str, bool]:

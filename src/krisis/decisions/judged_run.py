@@ -74,14 +74,14 @@ def judged_run(
 
 def _is_labelled(table: Table, *, known: bool) -> bool:
     """Say whether a label, or a checklist, says which cases are due, and not their costs."""
-    if known and table.answers.due_by != "label":
+    if known and table.answers.due_by in ("costs", "checklist"):
         return False
     return bool((table.should_abstain >= 0).any())
 
 
 def _ideal(table: Table, found: Decisions) -> FloatArray:
     """Return what an ideal reader pays: of a printed policy, it obeys that, and else its costs."""
-    if table.answers.due_by != "label":
+    if table.answers.due_by != "policy":
         return found.ideal
     return np.where(table.should_abstain == 1, found.price, found.ideal)
 

@@ -14,12 +14,12 @@ import numpy as np
 from krisis import registry
 from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.variants import scores_of
-from krisis.decisions.costs import CostTable
 from krisis.decisions.sample import Sample
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import dumps
+from krisis.metrics.decision import decisions_of
 from krisis.metrics.items import RunItems
-from krisis.metrics.table import BoolArray, FloatArray
+from krisis.metrics.table import BoolArray, FloatArray, Table
 
 # The largest share of cases without a reply on which a run is still judged.
 MOST_NOT_EVALUATED = 0.01
@@ -48,30 +48,31 @@ def too_many_missing(n_missing: int, n_rows: int, limit: float) -> str:
     )
 
 
-LOSSES = ("error", "abs_norm", "cost")
+LOSSES = ("error", "cost")
 _UNNAMED = re.compile(r"row \d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreOptions:
-    """How rows are scored and what a wrong answer costs; empty names are those of the task.
+    """How rows are scored and what a wrong answer loses; without a confidence, that of the task.
 
-    ``costs`` belongs to the loss ``cost``, over the largest of them. ``rows_per_patient``
-    is the largest number of rows that a patient can have. ``seed`` is that of folds and
-    permutations; what a certificate draws has no seed to choose (`drawing_seed`).
+    ``loss`` is ``error``, 1 for every wrong answer, or ``cost``, what the answer costs by the task.
+    ``rows_per_patient`` is the largest number of rows that a patient can have. ``seed`` is that of
+    folds and permutations; what a certificate draws has no seed to choose (`drawing_seed`).
     ``max_not_evaluated`` is the largest share of cases without a reply on which a run is judged.
     """
 
     confidence: str = ""
     calibrator: Calibrator | None = None
-    loss: str = ""
-    costs: CostTable | None = None
+    loss: str = LOSSES[0]
     rows_per_patient: int | None = None
     seed: int = 42
     max_not_evaluated: float = MOST_NOT_EVALUATED
 
     def __post_init__(self) -> None:
         check_limit(self.max_not_evaluated)
+        if self.loss not in LOSSES:
+            raise UnknownName.among("loss", self.loss, LOSSES)
 
     def refuse_missing(self, run: RunItems) -> None:
         """Refuse a run of which too many cases were not evaluated."""
@@ -106,22 +107,10 @@ class ScoreOptions:
                 f"{run.source.path}, which {harm}; fit it on others"
             )
 
-    def loss_of(self, run: RunItems) -> str:
-        """Return the loss: the one named, else that of the costs or of the task."""
-        default = run.table.answers.default_loss
-        name = self.loss or ("cost" if self.costs else "abs_norm" if default == "abs" else default)
-        if name not in LOSSES:
-            raise UnknownName.among("loss", name, LOSSES)
-        if (name == "cost") != (self.costs is not None):
-            mend = "add it with --cost" if self.costs is None else "omit --cost or --loss"
-            needs = "needs a" if self.costs is None else "takes no"
-            raise InvalidValue(f"the loss {name!r} {needs} cost table; {mend}")
-        return name
-
 
 def sample_of(run: RunItems, options: ScoreOptions) -> Sample:
     """Return the rows of a run of which a reply exists; only answers have a loss."""
-    table, loss = run.table, options.loss_of(run)
+    table = run.table
     if not table.n_scored:
         raise InvalidValue(f"{run.source.path} has no row that was answered or abstained on")
     if not table.answered.any():
@@ -132,13 +121,20 @@ def sample_of(run: RunItems, options: ScoreOptions) -> Sample:
     counts = np.bincount(table.patients.code, minlength=table.patients.n)
     return Sample(
         score=options.scores(run),
-        loss=losses_of(run, options),
+        loss=losses_of(run, options.loss),
         patient=table.patients.code,
         n_patients=table.patients.n,
-        binary=loss == "error",
+        binary=options.loss == "error",
         most_rows=most_rows(run, int(counts.max()), options.rows_per_patient),
         seed=drawing_seed(run),
+        saved=saved_by_answering(table),
     )
+
+
+def saved_by_answering(table: Table) -> FloatArray:
+    """Return what each answer saves against deferring its row, by the costs of the task."""
+    found = decisions_of(table)
+    return found.price - found.cost
 
 
 def drawing_seed(run: RunItems) -> int:
@@ -155,19 +151,17 @@ def drawing_seed(run: RunItems) -> int:
     return int(hashlib.sha256(named.encode()).hexdigest()[:8], 16)
 
 
-def losses_of(run: RunItems, options: ScoreOptions) -> FloatArray:
-    """Return the loss of every row, from 0 to 1; NaN where the model abstained."""
-    loss = options.loss_of(run)
-    if options.costs is not None:
-        return options.costs.answer_costs(run) / options.costs.most
-    losses = np.full(run.n_items, math.nan)
-    losses[run.predicted] = run.losses("error" if loss == "error" else "abs_norm")
-    if run.predicted.any() and np.nanmax(losses) > 1:
-        raise InvalidValue(
-            f"an answer of {run.source.path} is not one of the allowed answers, so its distance "
-            "is above 1; use the loss 'error'"
-        )
-    return losses
+def losses_of(run: RunItems, loss: str) -> FloatArray:
+    """Return the loss of every row, from 0 to 1; NaN where the model abstained.
+
+    The loss ``cost`` is what the answer cost at the truth that was drawn, never an expected cost.
+    """
+    table = run.table
+    if loss == "error":
+        return np.where(table.answered, table.losses("error"), math.nan)
+    # An answer that is none of the labels, −1, costs as much as the costliest.
+    costs = np.pad(table.answers.cost_matrix(table.labels), ((0, 0), (0, 1)), constant_values=1.0)
+    return np.where(table.answered, costs[table.truth, table.prediction], math.nan)
 
 
 def most_rows(run: RunItems, seen: int, declared: int | None) -> int:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from krisis.costs import TOLERANCE
 from krisis.errors import InvalidValue
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.intervals import Interval
@@ -123,7 +124,9 @@ def fixed_sequence(
 
     With several thresholds the chance to accept any whose risk exceeds the bound is at most
     ``delta``: each chain is a fixed sequence, both together are a fallback procedure, and the
-    threshold that answers everything has a level of its own (Bonferroni).
+    threshold that answers everything has a level of its own (Bonferroni). So any of the accepted
+    thresholds may be chosen afterwards, and stricter ones are tested even where everything may be
+    answered: one of them may cost less.
 
     References: Angelopoulos et al., Learn then test, Annals of Applied Statistics 19 (2025);
     Wiens and Dmitrienko, The fallback procedure, J. Biopharmaceutical Statistics 15 (2005) 929–942.
@@ -133,8 +136,6 @@ def fixed_sequence(
     if accepted.size and int(allowed_errors(accepted[-1], risk, whole_level)) >= 0:
         everything = accepted.size - 1
         tests += [CandidateTest(everything, p, whole_level) for p in p_values([everything])]
-        if tests[0].passed:
-            return tests
     whole = True
     for number, chain in enumerate(chains_of(accepted, risk, delta)):
         level = delta if number == 1 and whole else chain.level
@@ -230,6 +231,8 @@ class Sample:
     """The rows of the population: score (NaN: deferred at every threshold), loss and patient.
 
     ``binary`` says that a loss can only be 0 or 1, ``most_rows`` how many rows a patient can have.
+    ``saved`` is what answering a row saves against deferring it, by the costs of the task; without
+    it no threshold is cheaper than another.
     """
 
     score: FloatArray
@@ -239,6 +242,7 @@ class Sample:
     binary: bool = True
     most_rows: int = 1
     seed: int = 42
+    saved: FloatArray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -283,6 +287,7 @@ class Sample:
             loss=self.loss[rows],
             patient=patient.astype(np.int64),
             n_patients=kept.size,
+            saved=None if self.saved is None else self.saved[rows],
         )
 
     def one_row_each(self) -> Sample:
@@ -299,6 +304,16 @@ class Sample:
         place[order] = np.arange(self.n_rows) - np.repeat(np.cumsum(counts) - counts, counts)
         return self.part(place == wanted[self.patient])
 
+    def cheapest(self, thresholds: FloatArray) -> int:
+        """Return the place of the threshold that saves the most; of equals, the laxest."""
+        if self.saved is None:
+            return int(thresholds.argmin())
+        curve = Candidates.of(self.score, self.saved)
+        place = np.searchsorted(-curve.threshold, -thresholds, side="right") - 1
+        saved = curve.loss_sum[place] / self.n_rows
+        best = np.flatnonzero(saved >= saved.max() - TOLERANCE)
+        return int(best[thresholds[best].argmin()])
+
     def few_patients(self, risk: float, delta: float) -> bool:
         """Tell whether there are too few patients to bet on their sums."""
         return self.n_patients < FEWEST_FOR_BETTING * fewest_rows(risk, divided(delta)[1])
@@ -306,8 +321,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdSearch:
-    """What a method tested on a sample, and the laxest candidate that it accepts, if any.
+    """What a method tested on a sample, and the candidate that it recommends, if it accepts any.
 
+    Of several that were accepted, ``chosen`` is the cheapest and ``laxest`` answers the most cases.
     ``tested`` is the sample itself, or the rows of it that were drawn, one per patient.
     """
 
@@ -318,11 +334,17 @@ class ThresholdSearch:
     tested: Sample
     tests: Sequence[CandidateTest]
     chosen: int | None
+    laxest: int | None
 
     @property
     def threshold(self) -> float | None:
-        """The certified threshold."""
+        """The certified threshold that is recommended."""
         return None if self.chosen is None else float(self.tested.candidates.threshold[self.chosen])
+
+    @property
+    def laxest_threshold(self) -> float | None:
+        """The lowest of the certified thresholds."""
+        return None if self.laxest is None else float(self.tested.candidates.threshold[self.laxest])
 
     @property
     def best(self) -> int | None:
@@ -382,13 +404,16 @@ def check_bounds(risk: float, delta: float) -> None:
 
 
 def find_threshold(sample: Sample, method: Method, risk: float, delta: float) -> ThresholdSearch:
-    """Return the search of a method for the laxest threshold that it certifies on a sample."""
+    """Return the search of a method for the thresholds that it certifies on a sample.
+
+    Of those that `fixed_sequence` accepts the cheapest is recommended; `sgr` and `crc` give one.
+    """
     drawn = sample.clustered and (method == "sgr" or sample.few_patients(risk, delta))
     tested = sample.one_row_each() if drawn and method != "crc" else sample
     found, tests = tested.candidates, list[CandidateTest]()
     test: TestName = "none"
     if method == "crc":
-        chosen = crc(_patient_mean_sums(sample), sample.n_patients, risk)
+        laxest = crc(_patient_mean_sums(sample), sample.n_patients, risk)
     else:
         if tested.clustered:
             test = "betting"
@@ -407,9 +432,20 @@ def find_threshold(sample: Sample, method: Method, risk: float, delta: float) ->
             tests = fixed_sequence(
                 found.n_accepted, lambda js: _row_p(tested, js, risk), risk, delta
             )
-        chosen = laxest_passed(tests)
+        laxest = laxest_passed(tests)
+    chosen = laxest
+    if method == "fixed-sequence" and laxest is not None:
+        passed = np.array([one.candidate for one in tests if one.passed])
+        chosen = int(passed[sample.cheapest(found.threshold[passed])])
     return ThresholdSearch(
-        method=method, risk=risk, delta=delta, test=test, tested=tested, tests=tests, chosen=chosen
+        method=method,
+        risk=risk,
+        delta=delta,
+        test=test,
+        tested=tested,
+        tests=tests,
+        chosen=chosen,
+        laxest=laxest,
     )
 
 

@@ -23,7 +23,7 @@ from krisis.decisions.sample import (
     find_threshold,
     ratio_interval,
 )
-from krisis.decisions.verify import refuse_other, score_options
+from krisis.decisions.verify import refuse_other, sample_for
 from krisis.errors import MissingSignal, UserError
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
@@ -46,14 +46,16 @@ class RiskBound:
 class ThresholdInForce:
     """The certified threshold and the rows that it answers; without one, the model's own answers.
 
-    ``threshold`` is None where none could be certified, or where a certificate has one per group.
-    Then ``lowest_risk`` is the lowest risk of any threshold that was tested, that of its
-    ``n_lowest`` most confident answers; NaN where none could be tested, with the ``reason``.
+    Of several certified thresholds ``threshold`` is the cheapest and ``laxest`` the lowest; both
+    are None where none could be certified, or where a certificate has one per group. Then
+    ``lowest_risk`` is the lowest risk of any threshold that was tested, that of its ``n_lowest``
+    most confident answers; NaN where none could be tested, with the ``reason``.
     """
 
     bound: RiskBound
     answered: BoolArray
     threshold: float | None = None
+    laxest: float | None = None
     certified: bool = False
     lowest_risk: float = math.nan
     n_lowest: int = 0
@@ -89,6 +91,7 @@ class ThresholdInForce:
             "delta": self.bound.delta,
             "certified": self.certified,
             "threshold": self.threshold,
+            "laxest": self.laxest,
             "n_answered": int(self.answered.sum()),
             "n_left_for_people": self.n_left,
             "lowest_risk": None if math.isnan(self.lowest_risk) else self.lowest_risk,
@@ -149,6 +152,7 @@ def threshold_of_sample(
             bound=bound,
             answered=sample.accepts(found.threshold),
             threshold=found.threshold,
+            laxest=found.laxest_threshold,
             certified=True,
             search=found,
             sample=sample,
@@ -179,7 +183,7 @@ def _of_certificate(
     if all(threshold is None for threshold in known.values()):
         reason = "the certificate names no threshold"
         return ThresholdInForce(bound=bound, answered=run.predicted, reason=reason)
-    sample = sample_of(run, score_options(certificate, score.calibrator))
+    sample = sample_for(certificate, run, score.calibrator)
     answered = np.zeros(run.n_items, dtype=np.bool_)
     for name, rows in groups_of(run, certificate.by).items():
         answered |= rows & sample.accepts(known.get(name))
@@ -187,6 +191,7 @@ def _of_certificate(
         bound=bound,
         answered=answered,
         threshold=certificate.threshold,
+        laxest=None if certificate.by else certificate.parts[0].laxest,
         certified=True,
         sample=sample,
     )

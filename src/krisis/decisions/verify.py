@@ -10,9 +10,11 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from krisis.answers import Label
 from krisis.confidence.calibrators import Calibrator
+from krisis.costs import Costs
+from krisis.decisions.answers import with_costs
 from krisis.decisions.certify import Certificate, Identity, Threshold, patients_to_show
-from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
@@ -181,7 +183,7 @@ def verify_run(
     ``time`` names a metadata column that orders the patients.
     """
     refuse_other(certificate, run, confidence, calibrator)
-    sample = sample_of(run, score_options(certificate, calibrator))
+    sample = sample_for(certificate, run, calibrator)
     refuse_calibration_patients(certificate, run, sample)
     groups = groups_of(run, certificate.by)
     known = {part.group: part for part in certificate.parts if part.threshold is not None}
@@ -227,16 +229,20 @@ def refuse_other(
         raise InvalidValue(f"the certificate was made with {was_with}; {need}")
 
 
-def score_options(certificate: Certificate, calibrator: Calibrator | None) -> ScoreOptions:
-    """Return how the rows of a certificate were scored."""
-    costs = {(truth, answer): cost for truth, answer, cost in certificate.costs}
-    return ScoreOptions(
+def sample_for(
+    certificate: Certificate, run: RunItems, calibrator: Calibrator | None = None
+) -> Sample:
+    """Return the rows of a run as those of a certificate were scored, at its costs."""
+    wrong: dict[Label, dict[Label, float]] = {}
+    for truth, answer, cost in certificate.costs:
+        wrong.setdefault(truth, {})[answer] = cost
+    options = ScoreOptions(
         confidence=certificate.confidence,
         calibrator=calibrator,
         loss=certificate.loss,
-        costs=CostTable(costs=costs) if costs else None,
         rows_per_patient=certificate.rows_per_patient,
     )
+    return sample_of(with_costs(run, Costs(wrong, certificate.price)), options)
 
 
 def refuse_calibration_patients(certificate: Certificate, run: RunItems, sample: Sample) -> None:

@@ -45,7 +45,8 @@ class RunItems:
 
     The rows of the table are sorted by patient. ``left_out`` names the patients that were
     scored and are not here because another run lacks them, ``n_not_asked`` the items that an
-    incomplete run has not asked yet. ``words`` names a patient and an item as the task does.
+    incomplete run has not asked yet. ``words`` names a patient and an item as the task does;
+    ``told`` is the price that the prompt stated, None where nobody was told one.
     """
 
     table: Table
@@ -55,6 +56,7 @@ class RunItems:
     left_out: Sequence[str] = ()
     n_not_asked: int = 0
     words: tuple[str, str] = ("patient", "record")
+    told: float | None = None
 
     @property
     def n_items(self) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
+from krisis.decisions.answers import DiseaseCounts
 from krisis.decisions.certify import Certificate, Threshold
-from krisis.decisions.run_sample import groups_of, rows_hash, sample_of
-from krisis.decisions.verify import PartVerdict, Verification, score_options, verify_run
+from krisis.decisions.run_sample import groups_of, rows_hash
+from krisis.decisions.verify import PartVerdict, Verification, sample_for, verify_run
 from krisis.metrics.explanations import method_lines
 from krisis.metrics.items import RunItems
 from krisis.pages.charts.curves import certified
@@ -61,7 +62,7 @@ def _name(group: str) -> str:
 
 def promise(certificate: Certificate) -> str:
     """Say in one sentence what is promised."""
-    loss = "risk" if certificate.loss == "error" else f"mean loss ({certificate.loss})"
+    loss = "risk" if certificate.loss == "error" else "mean cost"
     bound = given(certificate.risk)
     if certificate.method == "crc":
         return (
@@ -113,8 +114,39 @@ def _certified(certificate: Certificate, part: Threshold) -> Finding:
                 estimate=_coverage(part),
             ),
             Stated(words="observed risk {}", estimate=Estimate(risk, bound=certificate.risk)),
+            *_cheapest(part),
         ],
     )
+
+
+def _cheapest(part: Threshold) -> Iterator[Stated]:
+    """Yield what the threshold costs, and the lowest certified one where it is another."""
+    yield Stated(words="mean cost per case {}", estimate=Estimate(part.cost), kind="figure")
+    if part.laxest is not None and part.laxest != part.threshold:
+        yield Stated(
+            words=f"the lowest certified threshold, {threshold(part.laxest)}, answers {{}}",
+            estimate=Estimate(part.laxest_coverage),
+        )
+        yield Stated(words="at a cost of {}", estimate=Estimate(part.laxest_cost), kind="figure")
+
+
+def disease_sentence(found: DiseaseCounts, positive: str = "") -> str:
+    """Say what becomes of the diseased; the three numbers add up."""
+    if not found.n:
+        return f"No case has the positive answer{f', {positive}' if positive else ''}."
+    return (
+        f"Of {count(found.n)} cases with {positive or 'the disease'}, {count(found.found)} are "
+        f"found, {count(found.told_otherwise)} told otherwise and {count(found.left_for_people)} "
+        "left for people."
+    )
+
+
+def _disease(parts: Sequence[Threshold]) -> Iterator[str]:
+    """Yield what becomes of the diseased at every threshold, where an answer means disease."""
+    for part in parts:
+        if part.disease is not None and part.threshold is not None:
+            sentence = disease_sentence(DiseaseCounts(**part.disease.model_dump()))
+            yield f"{_name(part.group)}: {sentence}" if part.group else sentence
 
 
 def _coverage(part: Threshold) -> Estimate:
@@ -143,7 +175,7 @@ def _counts(certificate: Certificate) -> Table:
             Column("count", "tested"): lambda part: part.n_tested if part.test != "none" else None,
         },
         keys=[part.group for part in parts],
-        note=f"Test: {', '.join(tests)}." if tests else "",
+        note=" ".join([*([f"Test: {', '.join(tests)}."] if tests else []), *_disease(parts)]),
     )
 
 
@@ -251,7 +283,7 @@ def certificate_section(
 
     A run that is neither the calibration run nor of new patients of the same kind is refused.
     """
-    sample = sample_of(run, score_options(certificate, calibrator))
+    sample = sample_for(certificate, run, calibrator)
     groups = groups_of(run, certificate.by) if certificate.by else {"": np.ones(run.n_items, bool)}
     thresholds = {part.group: part.threshold for part in certificate.parts}
     parts = {

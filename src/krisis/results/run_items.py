@@ -129,4 +129,5 @@ def _items(rows: Rows, task: TaskFacts, source: Source) -> RunItems:
         default_confidence=task.default_confidence or "stated",
         failed=rows.table.missing_patients,
         words=(task.person, task.unit),
+        told=task.told,
     )

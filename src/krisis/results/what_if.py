@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
 
 from krisis.answers import AnswerSet
 from krisis.cost_file import AnyCosts, stated_costs
-from krisis.costs import Costs
 from krisis.data.task import Judgement
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.columns import Columns
 from krisis.metrics.decision import PROBABILITIES
 from krisis.metrics.labels import Answers
 from krisis.results.base import BenchmarkResult
@@ -35,40 +36,44 @@ def what_if(
     changed = replace(task, costs=asked)
     facts = copy(result)
     facts.provenance = replace(result.provenance, task_facts=changed)
-    rows = Rows([_again(row, changed) for row in result.rows], Answers.of(changed))
+    rows = rows_at(result.rows, Answers.of(changed))
     found = BenchmarkResult(rows, {}, result.suite_description, result.backend_name, facts=facts)
     level = common_level(score.interval for score in result.metric_scores.values())
     scored = found.scored(metrics_asked(found), BootstrapOptions(level=level))
     scored.baseline_rows = {
-        name: Rows([_again(row, changed) for row in given], Answers.of(changed))
-        for name, given in result.baseline_rows.items()
+        name: rows_at(given, Answers.of(changed)) for name, given in result.baseline_rows.items()
     }
     return scored
 
 
-def _again(row: EvaluationResult, task: TaskFacts) -> EvaluationResult:
+def acts_by_probabilities(columns: Columns) -> bool:
+    """Tell whether rows keep the probabilities of a reader who was asked for nothing else."""
+    return OWN_PROBABILITIES in columns.signal_names()
+
+
+def rows_at(rows: Iterable[EvaluationResult], answers: Answers) -> Rows:
+    """Return rows as they are judged at the costs of these answers."""
+    return Rows([_again(row, answers) for row in rows], answers)
+
+
+def _again(row: EvaluationResult, answers: Answers) -> EvaluationResult:
     """Return a row with the label and the act that follow from the costs."""
-    answers, costs = task.answer_set, task.costs
+    costs = answers.costs
     known = row.metadata.get(PROBABILITIES)
-    if (
-        known is not None
-        and task.due_by in ("costs", "checklist")
-        and "should_abstain" in row.metadata
-    ):
+    is_due_by_cost = answers.due_by in ("costs", "checklist")
+    if known is not None and is_due_by_cost and "should_abstain" in row.metadata:
         due = costs.is_due(costs.best(_chances(known, answers))[1])
         row = replace(row, metadata={**row.metadata, "should_abstain": due})
     own = row.signals.get(OWN_PROBABILITIES)
     if not isinstance(own, dict) or row.outcome not in ("answered", "abstained"):
         return row
-    return _acted(row, own, answers, costs)
+    return _acted(row, own, answers)
 
 
-def _acted(
-    row: EvaluationResult, own: JsonMapping, answers: AnswerSet, costs: Costs
-) -> EvaluationResult:
+def _acted(row: EvaluationResult, own: JsonMapping, answers: Answers) -> EvaluationResult:
     if row.signals.get("rules"):  # it defers by rules, whatever answers cost
         return row
-    judged = Judgement.by_cost(costs, _chances(own, answers))
+    judged = Judgement.by_cost(answers.costs, _chances(own, answers))
     return replace(
         row, prediction=judged.answer, abstained=judged.abstain, confidence=judged.confidence
     )

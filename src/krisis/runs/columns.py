@@ -133,9 +133,10 @@ class BaselineColumns(PickedColumns):
 
     def __init__(self, whole: Columns, places: IntArray, answers: Lines) -> None:
         super().__init__(whole, places)
-        prediction, abstained, confidence, self._chances = (
+        prediction, abstained, confidence, chances = (
             zip(*answers, strict=True) if answers else ((),) * 4
         )
+        self._chances: Sequence[JsonObject | None] = chances
         self._prediction = Coded.of(prediction)
         self._abstained = np.array(abstained, dtype=np.bool_)
         self._confidence = np.array(confidence, dtype=np.float64)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from benchmarks.certify import World
 from benchmarks.decide import CELLS, simulated
 from hypothesis import given, settings
@@ -23,17 +22,8 @@ from typer.testing import CliRunner
 
 import krisis
 from krisis.cli.app import app
-from krisis.data.base import SuiteConfig
-from krisis.decisions.answers import positive_of
-from krisis.decisions.costs import (
-    CostTable,
-    Team,
-    cost_file_text,
-    costs_from,
-    costs_of_run,
-    read_costs,
-    team_from,
-)
+from krisis.costs import Costs
+from krisis.decisions.answers import positive_of, with_costs
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import accepts
 from krisis.errors import UserError
@@ -43,7 +33,6 @@ from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Units
 from krisis.pages.document import Chart, Facts, Table
 from krisis.pages.numbers import threshold
-from krisis.registry import find
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -56,9 +45,9 @@ from krisis.verbs.decide.policies import (
 from krisis.verbs.decide.population import Population, Prevalence, Quantity
 from krisis.verbs.decide.reader import best_threshold, cross_fitted
 from krisis.verbs.decide.section import cost_section
+from krisis.verbs.decide.team import Team
 
-TABLE = {"costs": {0: {1: 5}, 1: {0: 20}}, "defer": {0: 2, 1: 3}}
-COSTS = costs_from(TABLE, "costs.yaml")
+COSTS = Costs({0: {1: 5}, 1: {0: 20}}, price=2)  # 0.25, 1 and 0.1
 
 
 def row(truth: object, answer: object, score: float | None, **fields: Any) -> EvaluationResult:
@@ -106,34 +95,40 @@ def policy(decision: Decision, name: str) -> Policy:
 
 
 def decided(rows: Sequence[EvaluationResult] = SIX, **options: Any) -> Decision:
-    """Price rows by the costs of these tests unless others are given."""
-    return decide_run(items(rows), DecideOptions(**{"costs": COSTS, "score": ANY, **options}))
+    """Price rows by the costs of these tests."""
+    run = with_costs(items(rows), COSTS)
+    return decide_run(run, DecideOptions(**{"score": ANY, **options}))
 
 
 def test_costs_along_coverage_are_those_computed_by_hand() -> None:
     decision = decided()
-    # Deferring: 3, 3, 2, 2, 2; answering: 0, 20, 0, 5.
-    assert [round(p.cost, 9) for p in decision.curve] == [
-        1000 * 12 / 5,  # nothing: 3 + 3 + 2 + 2 + 2
-        1000 * 9 / 5,  # 0.9: 0 + 3 + 2 + 2 + 2
-        1000 * 24 / 5,  # 0.8: 0 + 20 + 0 + 2 + 2
-        1000 * 27 / 5,  # 0.6: 0 + 20 + 0 + 5 + 2
-    ]
+    # Deferring costs 0.1; answering: 0, 1, 0, 0.25.
+    assert [p.cost for p in decision.curve] == pytest.approx(
+        [
+            0.1,
+            (0 + 4 * 0.1) / 5,  # from 0.9
+            (0 + 1 + 0 + 2 * 0.1) / 5,  # from 0.8
+            (0 + 1 + 0 + 0.25 + 0.1) / 5,  # from 0.6
+        ]
+    )
     assert [p.coverage for p in decision.curve] == [0.0, 0.2, 0.6, 0.8]
     assert [p.n_answered for p in decision.curve] == [0, 1, 3, 4]
-    assert policy(decision, "always answer").cost == 5400
-    assert policy(decision, "always defer").cost == 2400
+    assert policy(decision, "as run").cost == pytest.approx(0.27)
+    assert policy(decision, "always defer").cost == pytest.approx(0.1)
+    absent, present = (f"always answer the disease is {what}" for what in ("absent", "present"))
+    assert policy(decision, absent).cost == pytest.approx(2 / 5)
+    assert policy(decision, present).cost == pytest.approx(3 * 0.25 / 5)
     assert decision.run.table.n_not_evaluated == 1
     for one in decision.curve:
         assert one.low <= one.cost <= one.high
     what_if = decided(answer_from=0.8)
-    assert policy(what_if, "answer from 0.8").cost == 4800
+    assert policy(what_if, "answer from 0.8").cost == pytest.approx(0.24)
     assert "a threshold chosen on these cases looks better" in said(what_if.document())
     assert "chosen on these cases" not in said(decision.document())
     with pytest.raises(UserError, match="answer_from must be a number, not nan"):
         decided(answer_from=math.nan)
-    certain = policy(decided(costs=CostTable(costs=COSTS.costs, defer=7.0)), "always defer")
-    assert (certain.low, certain.cost, certain.high) == (7000, 7000, 7000)
+    certain = policy(decision, "always defer")
+    assert (certain.low, certain.high) == pytest.approx((0.1, 0.1))
 
 
 @given(
@@ -169,17 +164,13 @@ def test_another_prevalence_reweights_the_classes_and_says_what_the_rows_are_wor
     decision = decided(prevalence=Prevalence.from_text("0.1"))
     # Two rows of class 1 count 0.05 each, three of class 0 count 0.3 each.
     assert decision.population.effective_rows == pytest.approx(1 / (2 * 0.05**2 + 3 * 0.3**2))
-    assert policy(decision, "always answer").cost == pytest.approx(
-        1000 * (0.05 * (0 + 20) + 0.3 * (0 + 5 + 2))
-    )
-    assert policy(decision, "always answer").coverage == pytest.approx(0.05 * 2 + 0.3 * 2)
+    assert policy(decision, "as run").cost == pytest.approx(0.05 * (0 + 1) + 0.3 * (0 + 0.25 + 0.1))
+    assert policy(decision, "as run").coverage == pytest.approx(0.05 * 2 + 0.3 * 2)
     assert decision.curve[1].effective_rows == decision.population.effective_rows
-    row = line_of(decision.document(), "every answer it gave")
+    row = line_of(decision.document(), "as run")
     assert row["effective"] == pytest.approx(decision.population.effective_rows)
     same = decided(prevalence=Prevalence.from_text("0=0.6,1=0.4"))
-    assert policy(same, "always answer").cost == pytest.approx(
-        policy(decided(), "always answer").cost
-    )
+    assert policy(same, "as run").cost == pytest.approx(policy(decided(), "as run").cost)
     assert same.population.effective_rows == pytest.approx(5)
 
 
@@ -242,107 +233,13 @@ def test_a_team_reads_what_is_deferred() -> None:
         ({"accuracy": 0.9, "column": "reader"}, "say once how well"),
         ({"sensitivity": 0.9}, "say once how well"),
         ({"accuracy": 1.5}, "accuracy must be between 0 and 1"),
-        ({"accuracy": 0.9, "minutes": 6}, "unknown field of the team in c.yaml: 'minutes'"),
-        ({"accuracy": "good"}, "accuracy of the team must be a number, not 'good'"),
         ({"column": "nobody"}, "unknown metadata column 'nobody'"),
         ({"column": "sex"}, "the reader's answer in 'sex' is 'f'"),
     ],
 )
 def test_a_team_that_cannot_be_is_refused(fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        decided(team=team_from(fields, "c.yaml"))
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ({}, "must hold `costs`"),
-        ({"costs": {0: {1: -1}}}, "must be a number from 0 to .*, not -1"),
-        ({"costs": {False: {1: 1}}}, "in quotes"),
-        ({"costs": {0: {1: 1, "1": 2}}}, "listed twice"),
-        ({"costs": {0: {1: 1}}, "deffer": 1}, "did you mean 'defer'"),
-        ({"costs": {0: {1: 1}}, "defer": {0: "x"}}, "the cost of deferring where 0 is right"),
-        ({"costs": {0: {1: 1}}, "defer": {0: 1, "0": 2}}, "defer lists a true answer twice"),
-        ({"costs": {0: {1: 1}}, "defer": -2}, "defer must be"),
-    ],
-)
-def test_cost_tables_that_say_nothing_sensible_are_refused(
-    content: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(UserError, match=sentence):
-        costs_from(content, "c.yaml")
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ({"costs": {0: {1: 1}}, "defer": 1}, "nothing of the answer 0 where 1 is right"),
-        ({"costs": TABLE["costs"]}, "does not say what deferring costs"),
-        ({"costs": TABLE["costs"], "defer": {0: 1}}, "does not say .* where 1 is right"),
-    ],
-)
-def test_a_cost_that_a_run_needs_must_be_there(content: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        decided(costs=costs_from(content, "c.yaml"))
-
-
-def test_every_task_of_the_shipped_suites_has_a_preset_that_can_be_edited(tmp_path: Path) -> None:
-    kidney, tasks = find("suites", "ckd"), [find("suites", "phq8")().task]
-    tasks += [kidney(SuiteConfig(task=name)).task for name in kidney.tasks]
-    assert len(tasks) == 6
-    for task in tasks:
-        facts = json.loads(dumps(asdict(task.facts())))
-        answers = [answer for answer, _ in facts["answers"]]
-        run = items([row(t, a, 0.5) for t in answers for a in answers], **facts)
-        preset = costs_of_run(run, None)
-        path = tmp_path / f"{task.name}.yaml"
-        path.write_text(cost_file_text(run), encoding="utf-8")
-        edited = costs_of_run(run, path)
-        assert (edited.costs, edited.defer, edited.unit) == (
-            preset.costs,
-            preset.defer,
-            preset.unit,
-        )
-        assert decide_run(run, DecideOptions(costs=edited)).policies
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("costs: {0: {1: 5}, 1: {0: 9}}\ndefer: {0: 2, '0': 9}", "line 2: the key '0' is written"),
-        ("costs:\n  0: {1: 5}\n  0: {1: 50}\ndefer: 2", "line 3: the key '0' is written twice"),
-        (f"costs: {{0: {{1: 1{'0' * 400}}}}}", r"a number from 0 to 1e\+12, not 1000.*…"),
-        ("costs: {0: {1: 1.0e+308}}", r"a number from 0 to 1e\+12, not 1e\+308"),
-        ("costs: {0: {1: 1e6}}", "not '1e6', which is a text; write 1000000"),
-        ("costs: {0: {1: 'nan'}}", "not 'nan'$"),
-        ("unit: 2024-99-99", "is not YAML: month must be in"),
-    ],
-)
-def test_cost_files_that_yaml_would_change_in_silence_are_refused(
-    text: str, sentence: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text(text)
-    with pytest.raises(UserError, match=sentence):
-        read_costs(path)
-
-
-def test_a_written_cost_table_loads_back_to_the_same_decision(tmp_path: Path) -> None:
-    preset = {
-        "costs": {0: {0: 0.1, 1: 1e7}, 1: {0: 1234567.25, 1: 0}},
-        "defer": {0: 1e-7, 1: 1 / 3},
-        "unit": '€: "each"',
-        "note": "two\nlines # and a sign",
-    }
-    run, path = items(SIX, costs=preset), tmp_path / "c.yaml"
-    path.write_text(cost_file_text(run), encoding="utf-8")
-    before, after = costs_of_run(run, None), costs_of_run(run, path)
-    assert replace(after, place=before.place, note=before.note) == before
-    assert after.note == ""  # it would speak of figures that are now edited
-    beyond = items([*SIX, row(1, 2, 0.9)], costs={"costs": {0: {1: 5}, 1: {0: 9}}, "defer": 2})
-    path.write_text(cost_file_text(beyond))
-    assert costs_of_run(beyond, path).of(1, 2) == 9
-    assert costs_of_run(beyond, path).defer == 2
+        decided(team=Team(**fields))
 
 
 def test_a_threshold_that_is_written_is_never_above_the_true_one() -> None:
@@ -381,15 +278,14 @@ def test_runs_at_the_edge_have_figures_or_reasons(rows: list[EvaluationResult]) 
 
 def test_baselines_are_priced_on_the_same_rows() -> None:
     other = items([row(r.ground_truth, 1, None) for r in SIX[:4]])
-    decision = decide_run(
-        items(SIX), DecideOptions(costs=COSTS, score=ANY), baselines={"ones": other}
-    )
+    run = with_costs(items(SIX), COSTS)
+    decision = decide_run(run, DecideOptions(score=ANY), baselines={"ones": other})
     found = policy(decision, "baseline ones")
     assert (found.n_rows, found.n_answered) == (4, 4)
-    assert found.cost == 1000 * 10 / 4  # two of truth 0
+    assert found.cost == pytest.approx(2 * 0.25 / 4)  # two of truth 0
     wrong = items([row(1 - int(r.ground_truth), 1, None) for r in SIX[:4]])
     with pytest.raises(UserError, match="another true answer"):
-        decide_run(items(SIX), DecideOptions(costs=COSTS, score=ANY), baselines={"w": wrong})
+        decide_run(run, DecideOptions(score=ANY), baselines={"w": wrong})
 
 
 @pytest.fixture(scope="module")
@@ -408,16 +304,9 @@ def call(*arguments: object) -> tuple[int, str]:
 
 
 def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
-    code, told = call(run_file)
-    assert code == 1
-    assert "has no preset of costs; add --cost FILE" in told
-    draft = tmp_path / "costs.yaml"
-    assert call(run_file, "--write-cost", draft)[0] == 0
-    assert "exists already" in call(run_file, "--write-cost", draft)[1]
-    content = yaml.safe_load(draft.read_text())
-    content |= {"defer": 0.3, "team": {"accuracy": 0.9}}
-    draft.write_text(yaml.safe_dump(content))
-    asked = (run_file, "--cost", draft, "--prevalence", "0.3")
+    costs = tmp_path / "costs.yaml"
+    costs.write_text("costs: {0: {1: 1}, 1: {0: 4}}\nprice: 0.8\n", encoding="utf-8")
+    asked = (run_file, "--costs", costs, "--prevalence", "0.3", "--reader-accuracy", "0.9")
     assert "is not judged: 4 of 120 cases" in call(*asked)[1]
     allowing = ("--max-not-evaluated", "0.05")
     asked += allowing
@@ -428,14 +317,12 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     assert call(*asked) == (code, text)
     facts = json.loads(call(*asked, "--format", "json")[1])
     assert facts["team"]["accuracy"] == 0.9
-    better = json.loads(call(*asked, "--reader-accuracy", 0.95, "--format", "json")[1])
-    assert better["team"]["accuracy"] == 0.95  # an option replaces the team of the file
+    assert facts["costs"] == {"costs": {"0": {"1": 0.25}, "1": {"0": 1.0}}, "price": 0.2}
     assert facts["n_not_evaluated"] > 0
     assert facts["n_patients"] < facts["n_rows"]
     decision = decide_run(
-        read_items(run_file),
+        with_costs(read_items(run_file), costs),
         DecideOptions(
-            costs=costs_of_run(read_items(run_file), draft),
             team=Team(accuracy=0.9),
             prevalence=Prevalence.from_text("0.3"),
             score=ANY,
@@ -444,20 +331,23 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     assert facts == json.loads(dumps(decision.to_json()))
     certified = CliRunner().invoke(
         app,
-        [*("certify", str(run_file), "--risk", "0.5", "--cost", str(draft)), *allowing],
+        [
+            *("certify", str(run_file), "--risk", "0.5", "--loss", "cost"),
+            *("--costs", str(costs), *allowing),
+        ],
     )
     assert certified.exit_code == 0
     for wrong, sentence in (
         (("--confidence", "nothing"), "unknown confidence variant"),
-        (("--cost", tmp_path / "none.yaml"), "none.yaml does not exist; check --cost"),
+        (("--costs", tmp_path / "none.yaml"), "none.yaml does not exist; check --costs"),
+        (("--price", "1"), "the price of deferring must be above 0 and below 1"),
     ):
-        assert sentence in call(run_file, "--cost", draft, *allowing, *wrong)[1]
+        assert sentence in call(run_file, *allowing, *wrong)[1]
 
 
 def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:
-    run = read_items(run_file)
-    costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}, "defer": 0.5}, "c.yaml")
-    decision = decide_run(run, DecideOptions(costs=costs, team=Team(accuracy=0.9), score=ANY))
+    run = with_costs(read_items(run_file), Costs({0: {1: 1}, 1: {0: 4}}, price=0.5))
+    decision = decide_run(run, DecideOptions(team=Team(accuracy=0.9), score=ANY))
     section = cost_section(decision)
     drawn = {part.key: part.draw() for part in section.parts if isinstance(part, Chart)}
     assert list(drawn) == ["costs", "team"]
@@ -466,8 +356,7 @@ def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:
     ]
     assert all("<svg" in figure.svg for figure in drawn.values())
     tables = {part.title: part for part in section.parts if isinstance(part, Table)}
-    policies = tables["Expected cost in points per 1,000 records"]
-    assert policies.rows[-1][0] == "always defer"
+    assert tables["Mean cost per case"].rows[0][0] == "as run"
     assert len(tables["Model and readers together, per 1,000 records"].rows) > 2
     assert any(isinstance(part, Facts) for part in section.parts)
     known = [p for p in decision.policies if not p.reason]
@@ -504,10 +393,10 @@ def test_a_report_is_priced_at_the_prevalence_asked_for(tmp_path: Path) -> None:
     columns = {"y": [0, 1] * 50, "p": [0, 1, 0, 0] * 25, "c": [0.9, 0.8, 0.7, 0.6] * 25}
     run = krisis.score(columns, truth="y", prediction="p", confidence="c", answers=[0, 1])
     costs = tmp_path / "costs.yaml"
-    costs.write_text("costs: {0: {1: 1}, 1: {0: 9}}\ndefer: 0.5\n", encoding="utf-8")
-    moved = krisis.decide(run, cost=costs, prevalence=0.1)
-    assert moved != krisis.decide(run, cost=costs)
-    asked_for = krisis.report(run, tmp_path / "a.html", cost=str(costs), prevalence=0.1)
+    costs.write_text("costs: {0: {1: 1}, 1: {0: 9}}\nprice: 0.5\n", encoding="utf-8")
+    moved = krisis.decide(run, costs=costs, prevalence=0.1)
+    assert moved != krisis.decide(run, costs=costs)
+    asked_for = krisis.report(run, tmp_path / "a.html", costs=costs, prevalence=0.1)
     assert {policy.cost for policy in moved.policies} <= set(values(asked_for.document))
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.documents import said
 from typer.testing import CliRunner
 
-from krisis.decisions.costs import Team
 from krisis.errors import InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
@@ -35,6 +34,7 @@ from krisis.verbs.decide.curve import (
     useful_ranges,
 )
 from krisis.verbs.decide.population import Prevalence
+from krisis.verbs.decide.team import Team
 
 ANSWERS = Answers((0, 1), positive=1)
 
@@ -238,7 +238,7 @@ def test_the_command_and_the_section_say_the_same(saved):
     "options",
     [
         ["--default-action", "treat"],
-        ["--curve", "--cost", "x"],
+        ["--curve", "--costs", "x"],
         ["--curve", "--thresholds=a"],
     ],
 )

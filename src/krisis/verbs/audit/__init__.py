@@ -32,7 +32,7 @@ def audit(
     certificate: AnyCertificate = None,
     confidence: str = "",
     calibration: AnyCalibrator = None,
-    loss: str = "",
+    loss: str = "error",
     against: Sequence[AnyRun] = (),
     mode: str | None = None,
     seed: int = 42,
@@ -50,7 +50,7 @@ def audit(
         certificate: Certificate of `krisis certify`, whose threshold is taken instead.
         confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
         calibration: Calibrator of `krisis calibrate` that makes the score.
-        loss: error, abs_norm or cost; that of the task unless given.
+        loss: What the risk is the mean of: error, or cost, by the costs of the task.
         against: Other runs of the same model on the same cases.
         mode: The experiment of a PHQ-8 run file.
         seed: Seed of permutations and resamples.

@@ -55,7 +55,7 @@ def audit(
     certificate: CertificateFile = None,
     confidence: Confidence = "",
     calibration: Calibration = None,
-    loss: LossName = "",
+    loss: LossName = "error",
     against: Against = [],  # noqa: B006 - never changed
     mode: Mode = None,
     seed: Seed = 42,

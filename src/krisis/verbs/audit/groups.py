@@ -397,7 +397,7 @@ def audit_groups(run: RunItems, options: GroupOptions | None = None) -> GroupAud
     return GroupAudit(
         threshold=threshold,
         in_force=in_force,
-        loss=options.score.loss_of(run),
+        loss=options.score.loss,
         confidence=options.score.variant(run),
         no_scores=no_scores,
         n_rows=run.n_items,
@@ -429,8 +429,8 @@ def _sample(run: RunItems, options: GroupOptions) -> tuple[Sample, str]:
     if no_scores and not (options.threshold is None and options.coverage is None):
         raise InvalidValue(no_scores)
     patients = table.patients
-    loss = np.where(table.answered, losses_of(run, score), 0.0)
-    return Sample(scores, loss, patients.code, patients.n, score.loss_of(run) == "error"), no_scores
+    loss = np.where(table.answered, losses_of(run, score.loss), 0.0)
+    return Sample(scores, loss, patients.code, patients.n, score.loss == "error"), no_scores
 
 
 def _chosen(sample: Sample, options: GroupOptions) -> float | None:

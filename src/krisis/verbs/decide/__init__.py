@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from krisis.api.given import AnyCertificate, AnyCosts, AnyRun, calibrator_of, certificate_of
+from krisis.api.given import AnyCertificate, AnyRun, calibrator_of, certificate_of
 from krisis.confidence.calibrators import Calibrator
-from krisis.decisions.costs import CostTable, Team, costs_of_run, team_from
+from krisis.cost_file import AnyCosts
+from krisis.decisions.answers import with_costs
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.decisions.threshold_in_force import RiskBound, threshold_of_run
@@ -22,6 +23,7 @@ from krisis.verbs.decide.curve import THRESHOLDS, CurveOptions, DecisionCurve, d
 from krisis.verbs.decide.policies import DecideOptions, Decision, decide_run
 from krisis.verbs.decide.population import Prevalence
 from krisis.verbs.decide.reader import ReaderDecision, decide_with_reader
+from krisis.verbs.decide.team import stated_team
 
 AnyDecision: TypeAlias = Decision | DecisionCurve | ReaderDecision
 
@@ -29,7 +31,8 @@ AnyDecision: TypeAlias = Decision | DecisionCurve | ReaderDecision
 def decide(
     run: AnyRun,
     *,
-    cost: AnyCosts = None,
+    costs: AnyCosts | None = None,
+    price: float | None = None,
     confidence: str = "",
     calibration: str | Path | Calibrator | None = None,
     against: Sequence[AnyRun] = (),
@@ -54,7 +57,9 @@ def decide(
 
     Arguments:
         run: A run by its path, or in memory.
-        cost: Cost table, or its YAML file; the preset of the task unless given.
+        costs: What if answers and deferrals cost this? A `Costs`, or the YAML file of one, in
+            place of the costs of the task.
+        price: What if one deferral costs this share of the costliest error?
         confidence: A confidence variant, or ``signals.NAME``; that of the task unless given.
         calibration: Calibrator of `krisis calibrate` that makes the score.
         against: Other runs of the same cases to price.
@@ -92,12 +97,12 @@ def decide(
         seed=seed,
         max_not_evaluated=max_not_evaluated,
     )
-    stated = {
-        "sensitivity": reader_sensitivity,
-        "specificity": reader_specificity,
-        "accuracy": reader_accuracy,
-        "column": reader_column or None,
-    }
+    team = stated_team(
+        sensitivity=reader_sensitivity,
+        specificity=reader_specificity,
+        accuracy=reader_accuracy,
+        column=reader_column,
+    )
     sealed = certificate_of(certificate)
     bound = RiskBound(risk=risk, delta=delta)
     answer_from = threshold
@@ -105,7 +110,8 @@ def decide(
         answer_from = threshold_of_run(items, bound, score=score, certificate=sealed).threshold
     if reader is not None:
         _refuse_beside_reader(
-            cost=cost,
+            costs=costs,
+            price=price,
             against=against,
             prevalence=prevalence,
             curve=curve,
@@ -117,7 +123,7 @@ def decide(
             default_action=default_action,
         )
         return decide_with_reader(items, items_of(reader, mode), score, answer_from=answer_from)
-    _refuse_mixture(curve, (cost, *against), (*thresholds, default_action))
+    _refuse_mixture(curve, (costs, price, *against), (*thresholds, default_action))
     population = None if prevalence in (None, "") else Prevalence.from_text(str(prevalence))
     if curve:
         return decision_curve(
@@ -126,29 +132,29 @@ def decide(
                 score=score,
                 thresholds=sorted(set(thresholds)) or THRESHOLDS,
                 answer_from=answer_from,
-                team=_stated_team(stated),
+                team=team,
                 default_action=default_action or "none",  # type: ignore[arg-type] # checked there
                 prevalence=population,
             ),
         )
-    path = None if cost is None or isinstance(cost, CostTable) else Path(cost)
-    costs = cost if isinstance(cost, CostTable) else costs_of_run(items, path)
     options = DecideOptions(
-        costs=costs,
         bound=bound,
         certificate=sealed,
         score=score,
         prevalence=population,
-        team=_stated_team(stated) or costs.team,
+        team=team,
         answer_from=threshold,
     )
-    return decide_run(items, options, baselines=baselines_of(run, against, mode))
+    judged = with_costs(items, costs, price)
+    return decide_run(judged, options, baselines=baselines_of(run, against, mode))
 
 
 def _refuse_mixture(curve: bool, of_costs: Sequence[object], of_curves: Sequence[object]) -> None:
     """Refuse options of costs for a decision curve, and the other way round."""
     if curve and any(value is not None for value in of_costs):
-        raise InvalidValue("--curve has neither costs nor other runs; omit --cost and --against")
+        raise InvalidValue(
+            "--curve has neither costs nor other runs; omit --costs, --price and --against"
+        )
     if not curve and any(of_curves):
         raise InvalidValue(
             "--thresholds and --default-action are of the decision curve; add --curve or omit them"
@@ -162,12 +168,6 @@ def _refuse_beside_reader(**others: object) -> None:
             raise InvalidValue(
                 f"--reader compares wrong answers; --{name.replace('_', '-')} does not apply to it"
             )
-
-
-def _stated_team(stated: Mapping[str, float | str | None]) -> Team | None:
-    """Return the team of the options, if they say anything of it."""
-    given = {name: value for name, value in stated.items() if value is not None}
-    return team_from(given, "the options of the reader") if given else None
 
 
 def baselines_of(
@@ -194,7 +194,7 @@ def own_baselines(run: AnyRun) -> dict[str, RunItems]:
     else:
         return {}
     return {
-        name: items_of_result(BenchmarkResult(rows, {}, {}, name), Source(name))
+        name: items_of_result(BenchmarkResult(rows, {}, {}, name, facts=result), Source(name))
         for name, rows in result.baseline_rows.items()
         if name != result.backend_name
     }

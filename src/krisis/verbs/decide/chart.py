@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from krisis.decisions.costs import PER
 from krisis.json_values import JsonObject
 from krisis.pages.charts.curves import MOST_OVERLAID, drawn_lines, plotted
 from krisis.pages.charts.spec import FigureSpec, nothing_to_draw
@@ -16,8 +15,8 @@ from krisis.pages.palette import ABSTAINED, CORRECT, INK, REFERENCE, WRONG
 from krisis.pages.style import Mark, Series, Style, series
 from krisis.statistics.intervals import level_name
 from krisis.verbs.decide.curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
-from krisis.verbs.decide.page import policy_name
 from krisis.verbs.decide.policies import Decision, Policy
+from krisis.verbs.decide.team import PER
 
 _STRATEGIES = {
     ALL: Series(REFERENCE, (7, 3)),
@@ -102,7 +101,6 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
     if not decisions:
         return nothing_to_draw("costs", "No run can be priced")
     first, alone = next(iter(decisions.values())), len(decisions) == 1
-    unit = f"{first.options.costs.unit} per {count(PER)} {first.run.words[1]}s"
     lines = {
         name: [
             _cost_point(p, "threshold" if alone else name, banded=len(decisions) <= MOST_OVERLAID)
@@ -112,9 +110,9 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
     }
     marks = series(lines)
     policies = [one for one in first.policies if not one.reason] if alone else []
-    points = [_cost_point(policy, policy_name(policy)) for policy in policies]
+    points = [_cost_point(policy, policy.name) for policy in policies]
     looks = {
-        policy_name(policy): replace(one, tone=REFERENCE if policy.kind == "baseline" else INK)
+        policy.name: replace(one, tone=REFERENCE if policy.kind == "baseline" else INK)
         for policy, one in zip(
             policies, series(map(str, range(len(policies)))).values(), strict=True
         )
@@ -128,12 +126,14 @@ def cost(decisions: Mapping[str, Decision], style: Style) -> FigureSpec:
             for row in points
         ]
         drawn = drawn_lines(lines, marks, style, "coverage", "cost")
-        return plotted([*drawn, *single], coverage_axis(), alt.Y(axis=alt.Axis(title=unit)), width)
+        return plotted(
+            [*drawn, *single], coverage_axis(), alt.Y(axis=alt.Axis(title="mean cost")), width
+        )
 
     threshold = "a threshold on the confidence"
     return FigureSpec(
         name="costs",
-        title=_cost_finding(decisions, unit),
+        title=_cost_finding(decisions),
         reading=(
             "From left to right less confident answers are accepted; low is good. Bands are the "
             f"{percent} intervals at each threshold"
@@ -155,21 +155,21 @@ def coverage_axis() -> Chart:
     return alt.X(scale=unit_scale(), axis=percent_axis(title="coverage"))
 
 
-def _cost_finding(decisions: Mapping[str, Decision], unit: str) -> str:
+def _cost_finding(decisions: Mapping[str, Decision]) -> str:
     """Name the cheapest policy; of several runs, the cheapest that each may choose."""
     found = [
         (policy.cost, policy, name, one.options.level)
         for name, one in decisions.items()
         for policy in one.policies
         if not policy.reason
-        if len(decisions) == 1 or policy.kind in ("always", "certified")
+        if len(decisions) == 1 or policy.kind != "baseline"
     ]
     if not found:
         return "No policy can be priced"
     _, best, name, level = min(found, key=lambda one: one[0])
     estimate = Estimate(best.cost, best.low, best.high, level)
-    whose = policy_name(best) if len(decisions) == 1 else f"{name}, {policy_name(best)}"
-    return f"Lowest cost: {whose}, {figure(estimate)} {unit}"
+    whose = best.name if len(decisions) == 1 else f"{name}, {best.name}"
+    return f"Lowest cost: {whose}, {figure(estimate)} per case"
 
 
 def _cost_point(policy: Policy, name: str, *, banded: bool = True) -> JsonObject:

@@ -8,28 +8,17 @@ from typing import Annotated
 
 import typer
 
-from krisis.cli.certify import Calibration, Confidence, MaxNotEvaluated, Mode
+from krisis.cli.certify import Calibration, Confidence, CostFile, MaxNotEvaluated, Mode, Price
 from krisis.cli.formats import Format, chosen_format, give
 from krisis.cli.help import command, new_app
-from krisis.decisions.costs import cost_file_text
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.decisions.sample import DEFAULT_DELTA, DEFAULT_RISK
 from krisis.errors import InvalidValue
-from krisis.json_values import write_text
-from krisis.results.run_items import read_items
 from krisis.verbs import decide as verbs
 
 app = new_app()
 
 # The options, one name each; those that `certify` has too are taken from there.
-Cost = Annotated[
-    Path | None,
-    typer.Option("--cost"),
-]
-WriteCost = Annotated[
-    Path | None,
-    typer.Option("--write-cost"),
-]
 Against = Annotated[
     list[Path],
     typer.Option("--against"),
@@ -76,16 +65,16 @@ DefaultAction = Annotated[
 @command(
     app,
     "krisis decide runs/RUN",
-    "krisis decide runs/RUN --write-cost costs.yaml",
-    "krisis decide runs/RUN --cost costs.yaml --prevalence 0.1",
+    "krisis decide runs/RUN --price 0.1",
+    "krisis decide runs/RUN --costs costs.yaml --prevalence 0.1",
     "krisis decide runs/RUN --curve --prevalence 0.1",
     "krisis decide runs/RUN --reader runs/PHYSICIAN",
     "krisis decide runs/RUN --reader-accuracy 0.9",
 )
 def decide(
     run: Annotated[Path, typer.Argument(help="A run, a saved result or a run file.")],
-    cost: Cost = None,
-    write_cost: WriteCost = None,
+    costs: CostFile = None,
+    price: Price = None,
     confidence: Confidence = "",
     calibration: Calibration = None,
     against: Against = [],  # noqa: B006 - never changed
@@ -109,14 +98,12 @@ def decide(
 ) -> None:
     """Estimate what answering and deferring cost, and from which confidence on to answer."""
     chosen = chosen_format(output_format)
-    if write_cost is not None:
-        _draft(run, mode, write_cost, cost)
-        return
     with warnings.catch_warnings(record=True) as noticed:
         warnings.simplefilter("always", UserWarning)
         found = verbs.decide(
             run,
-            cost=cost,
+            costs=costs,
+            price=price,
             confidence=confidence,
             calibration=calibration,
             against=against,
@@ -140,13 +127,6 @@ def decide(
     for one in noticed:
         typer.echo(f"krisis: {one.message}", err=True)
     give(found, found.to_json, chosen)
-
-
-def _draft(run: Path, mode: str | None, path: Path, cost: Path | None) -> None:
-    if cost is not None:
-        raise InvalidValue("--write-cost drafts a cost table and --cost reads one; give one")
-    write_text(path, cost_file_text(read_items(run, mode)), private=False)
-    typer.echo(f"wrote {path}; edit it and use it with --cost")
 
 
 def _numbers(text: str) -> list[float]:

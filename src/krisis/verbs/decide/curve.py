@@ -17,7 +17,6 @@ import numpy as np
 
 from krisis.answers import Label
 from krisis.decisions.answers import answers_of, is_positive, positive_of
-from krisis.decisions.costs import Team
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.display import Documented
 from krisis.errors import InvalidValue, UnknownName
@@ -30,6 +29,7 @@ from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.intervals import check_level
 from krisis.statistics.shares import ShareDistribution, mover_limits
 from krisis.verbs.decide.population import Population, Prevalence
+from krisis.verbs.decide.team import Team
 
 # The chance that each row is treated at a threshold.
 Treated = Callable[[float], FloatArray]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from krisis.decisions.costs import costs_of_run
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import UserError
 from krisis.metrics.items import RunItems
@@ -36,7 +35,7 @@ def costs(runs: Mapping[str, BenchmarkResult], style: Style) -> FigureSpec:
 
 
 def _decided(run: RunItems) -> Decision:
-    return decide_run(run, DecideOptions(costs=costs_of_run(run, None), score=_SCORE))
+    return decide_run(run, DecideOptions(score=_SCORE))
 
 
 def _drawn(

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from krisis.costs import TOLERANCE
 from krisis.decisions.answers import answers_of, positive_of
-from krisis.decisions.costs import OWNERSHIP, PER
+from krisis.metrics.decision import PER as SAVED_PER
+from krisis.metrics.items import RunItems
+from krisis.pages.certify import disease_sentence
 from krisis.pages.document import (
     Cell,
     Column,
@@ -33,11 +36,15 @@ from krisis.pages.numbers import (
 )
 from krisis.pages.verdict import threshold_verdict
 from krisis.verbs.decide.curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
-from krisis.verbs.decide.policies import Decision, Policy
+from krisis.verbs.decide.policies import AS_RUN, Decision, Policy
 from krisis.verbs.decide.population import Population
 from krisis.verbs.decide.reader import Rate, ReaderDecision
+from krisis.verbs.decide.team import PER
 
+OWNERSHIP = "These costs are value judgements; replace them with your own."
 _MOST_LINES = 11
+# More answers than these make a table of costs too wide for a page.
+_MOST_ANSWERS = 6
 
 
 # --- What a run costs ------------------------------------------------------------------------
@@ -49,11 +56,16 @@ def decide_document(decision: Decision) -> Document:
     Where no threshold is certified, the headline is the lowest risk that is reached, and no more.
     """
     return Document(
-        title=f"{_whose(decision)} · costs by {decision.options.costs.place or 'the table given'}",
-        lead=[_population(decision), *_prevalence(decision), *filter(None, [decision.note])],
+        title=f"{_whose(decision)} · what answering and deferring cost",
+        lead=[
+            *price_sentences(decision.run),
+            _population(decision),
+            *_prevalence(decision),
+            *filter(None, [decision.note]),
+        ],
         verdict=threshold_verdict(decision.run.table, decision.in_force),
         sections=[
-            Section(key="costs", title=_cost_title(decision), parts=_costs(decision)),
+            Section(key="costs", title="Mean cost per case", parts=_costs(decision)),
             *_coverage(decision),
             *_team(decision),
             Section.of_sentences("assumptions", "Assumptions", decide_assumptions(decision)),
@@ -66,9 +78,45 @@ def _whose(decision: Decision) -> str:
     return " · ".join(filter(None, (source.model, source.suite, source.task))) or "unnamed run"
 
 
-def _cost_title(decision: Decision) -> str:
-    costs = decision.options.costs
-    return f"Expected cost in {costs.unit} per {count(PER)} {decision.run.words[1]}s"
+def price_sentences(run: RunItems) -> list[str]:
+    """Say at which price a run is judged, where the prompt told another or where it is assumed."""
+    costs = run.table.answers.costs
+    found = []
+    if run.told is not None and abs(run.told - costs.price) > TOLERANCE:
+        found.append(
+            f"Told {_percent(run.told)}, judged at {_percent(costs.price)}: the prompt stated "
+            "another cost of a deferral."
+        )
+    if costs.assumed:
+        found.append(
+            f"That a deferral costs {_percent(costs.price)} of an error is assumed: set `price:`, "
+            "or ask what if with --price."
+        )
+    return found
+
+
+def cost_figures(run: RunItems) -> list[Content]:
+    """Return what answers and deferrals cost, the costliest error being 1."""
+    answers = run.table.answers
+    costs, allowed = answers.costs, answers.allowed
+    price = f"A deferral costs {given(costs.price)}"
+    if costs.are_equal:
+        return [Sentences([f"Every wrong answer costs 1. {price}."])]
+    if len(allowed) > _MOST_ANSWERS:
+        return [Sentences([f"The costliest error costs 1. {price}.", costs.why])]
+    table = Table(
+        columns=[
+            Column("name", "right answer"),
+            *(Column("figure", f"cost of {answers.name(one)}") for one in allowed),
+            Column("figure", "cost of deferring"),
+        ],
+        rows=[
+            [answers.name(truth), *(costs.of(truth, one) for one in allowed), costs.price]
+            for truth in allowed
+        ],
+        note=costs.why,
+    )
+    return [table]
 
 
 def _population(decision: Decision) -> str:
@@ -100,13 +148,6 @@ def _moved(population: Population, to: str, unit: str, n: int) -> str:
         f"Re-weighted to another prevalence ({to}); all figures rest on {effective} effective "
         f"{unit}s of {count(n)}."
     )
-
-
-def policy_name(policy: Policy) -> str:
-    """Name a policy; answering always would be more than giving every answer that there is."""
-    if policy.name == "always answer" and policy.n_answered < policy.n_rows:
-        return "every answer it gave"
-    return policy.name
 
 
 def _cost_of(policy: Policy, decision: Decision) -> Estimate:
@@ -141,28 +182,31 @@ def _policies(
 def _costs(decision: Decision) -> list[Content]:
     known = [policy for policy in decision.policies if not policy.reason]
     missing = [policy for policy in decision.policies if policy.reason]
-    parts: list[Content] = [_policies(decision, known, "policy", list(map(policy_name, known)))]
-    lines = [f"{policy_name(one)} is undefined: {one.reason}." for one in missing]
+    parts: list[Content] = [_policies(decision, known, "policy", [one.name for one in known])]
+    lines = [f"{one.name} is undefined: {one.reason}." for one in missing]
     lines += [
         f"To {one.name} is a what-if: a threshold chosen on these cases looks better than it is."
         for one in known
         if one.kind == "given"
     ]
-    lines += [*([decision.options.costs.note] if decision.options.costs.note else []), OWNERSHIP]
-    if decision.savings:
-        parts.append(_savings(decision))
-    return [*parts, Sentences(lines)]
+    if decision.disease is not None:
+        certified = disease_sentence(decision.disease, _positive_name(decision.run))
+        lines.append(f"At the certified threshold: {certified}")
+    return [*parts, _savings(decision), *cost_figures(decision.run), Sentences([*lines, OWNERSHIP])]
+
+
+def _positive_name(run: RunItems) -> str:
+    return run.table.answers.name(positive_of(run))
 
 
 def _savings(decision: Decision) -> Table:
-    names = {policy.name: policy_name(policy) for policy in decision.policies}
     (saver,) = {one.policy for one in decision.savings}
-    unit = f"{decision.options.costs.unit} per {count(PER)} {decision.run.words[1]}s"
-    title = f"Saved by the {saver}, in {unit}"
+    whose = "the run as it is" if saver == AS_RUN else f"the {saver}"
+    title = f"Saved by {whose}, per {SAVED_PER} cases, in costliest errors"
     return Table.of(
         decision.savings,
         {
-            Column("name", "compared with"): lambda one: names.get(one.against, one.against),
+            Column("name", "compared with"): lambda one: one.against,
             Column("count", "n"): lambda one: one.n_rows,
             Column("change", "saved"): lambda one: Estimate(
                 one.saved, one.low, one.high, decision.options.level
@@ -197,7 +241,7 @@ def _team(decision: Decision) -> list[Section]:
         return []
     unit, at = decision.run.words[1], decision.options.level
     named = [(_threshold(point), point) for point in shown_points(decision.curve)]
-    named += [(policy_name(point), point) for point in decision.policies]
+    named += [(point.name, point) for point in decision.policies]
     worked = [
         (name, point.coverage, work)
         for name, point in named
@@ -235,7 +279,7 @@ def decide_assumptions(decision: Decision) -> list[str]:
     found = [
         f"Future {person}s are like these {n_patients} {person}s, and their labels are right.",
         "Rows without an answer, or without a score, are deferred at any threshold.",
-        "Deferring costs what the table says; errors of the people who then read are not priced.",
+        "A deferral costs its price; errors of the people who then read are not priced.",
         f"Intervals resample {person}s and take thresholds as given."
         if n_patients > 1
         else f"One {person} cannot be resampled: intervals are all that the costs allow.",

@@ -9,20 +9,28 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from krisis.decisions.answers import answers_of, is_positive, positive_of
+from krisis.decisions.answers import (
+    DiseaseCounts,
+    answers_of,
+    disease_counts,
+    is_positive,
+    judged_by,
+    positive_of,
+)
 from krisis.decisions.certify import Certificate
-from krisis.decisions.costs import PER, CostTable, Team
 from krisis.decisions.run_sample import ScoreOptions, shared_rows
 from krisis.decisions.sample import accepts
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
+from krisis.metrics.decision import PER, decisions_of
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level
 from krisis.verbs.decide.population import Key, Population, Prevalence, Quantity
+from krisis.verbs.decide.team import Team
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +78,20 @@ def workload(means: Mapping[str, tuple[float, Interval]], deferred: float) -> Wo
 
 
 _MOST_POINTS = 50
-Kind = Literal["curve", "always", "certified", "given", "baseline"]
+# What a team can be made of: the model answers some cases and leaves the others to a reader.
+_OF_THE_RUN = ("curve", "as run", "certified", "given")
+Kind = Literal["curve", "as run", "constant", "certified", "given", "baseline"]
+AS_RUN = "as run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideOptions:
-    """What answers cost, how rows are scored, and what else is asked about the decision.
+    """How rows are scored, and what else is asked about the decision.
 
-    ``bound`` is the risk at which a threshold is certified; a ``certificate`` brings its own.
+    Costs are those of the task of the run. ``bound`` is the risk at which a threshold is certified;
+    a ``certificate`` brings its own.
     """
 
-    costs: CostTable
     bound: RiskBound = field(default_factory=RiskBound)
     certificate: Certificate | None = None
     score: ScoreOptions = field(default_factory=ScoreOptions)
@@ -97,10 +108,10 @@ class DecideOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A way to answer or defer: its coverage, and its cost per 1,000 rows with an interval.
+    """A way to answer or defer: its coverage, and its mean cost with an interval.
 
-    ``n_rows`` is the denominator and ``effective_rows`` what it is worth at another prevalence;
-    ``reason`` says why there is no cost.
+    The costliest error costs 1. ``n_rows`` is the denominator and ``effective_rows`` what it is
+    worth at another prevalence; ``reason`` says why there is no cost.
     """
 
     name: str
@@ -119,7 +130,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What a policy saves against another one, per 1,000 of ``n_rows``."""
+    """What a policy saves against another one of ``n_rows``, in costliest errors per 100 cases."""
 
     policy: str
     against: str
@@ -133,7 +144,8 @@ class Saving:
 class Decision(Documented):
     """The cost of every policy and of the curve over thresholds.
 
-    ``in_force`` is the certified threshold, where there is one, and savings are its own.
+    ``in_force`` is the certified threshold, where there is one; savings are its own, else those of
+    the run as it is. ``disease`` says what becomes of the diseased at the certified threshold.
     ``note`` says why there is no score.
     """
 
@@ -145,6 +157,7 @@ class Decision(Documented):
     policies: Sequence[Policy]
     curve: Sequence[Policy]
     savings: Sequence[Saving]
+    disease: DiseaseCounts | None = None
     note: str = ""
     builder: ClassVar[str] = "krisis.verbs.decide.page:decide_document"
 
@@ -159,9 +172,10 @@ class Decision(Documented):
         run, options = self.run, self.options
         return {
             "kind": "krisis decision",
-            "per": PER,
             "of": f"{run.words[1]}s",
-            "costs": options.costs.to_json(),
+            "costs": run.table.answers.costs.to_json(),
+            "told": run.told,
+            "savings_per": PER,
             "confidence": options.score.variant(run),
             "level": options.level,
             "seed": options.score.seed,
@@ -175,6 +189,7 @@ class Decision(Documented):
             "shares": self.shares,
             "effective_rows": self.population.effective_rows,
             "threshold": self.in_force.to_json(),
+            "disease": None if self.disease is None else asdict(self.disease),
             "policies": [_policy_facts(policy) for policy in self.policies],
             "savings": [asdict(saving) for saving in self.savings],
             "curve": [_policy_facts(policy) for policy in self.curve],
@@ -204,29 +219,24 @@ class _Rows:
     def __init__(self, run: RunItems, options: DecideOptions) -> None:
         self.run, self.options = run, options
         self.population = Population.of(run, options.prevalence)
-        self.answering = options.costs.answer_costs(run)
-        self.deferring = options.costs.deferral_costs(run)
-        self.always = [
-            self.asked("always answer", "always", run.predicted),
-            self.asked("always defer", "always", np.zeros_like(run.predicted)),
+        self.decisions = found = decisions_of(run.table)
+        self.as_run = self.asked(AS_RUN, "as run", run.predicted)
+        self.constants = [
+            _Asked(f"always {name}", "constant", np.full(run.n_items, float(name != "defer")), cost)
+            for name, cost in zip(found.names, found.policies, strict=True)
         ]
 
     def asked(
         self, name: str, kind: Kind, accepted: BoolArray, threshold: float | None = None
     ) -> _Asked:
-        costs = np.where(accepted, self.answering, self.deferring)
+        """Return the policy that answers some of the answered rows and defers the others."""
+        costs = np.where(accepted, self.decisions.cost, self.decisions.price)
         return _Asked(name, kind, accepted.astype(np.float64), costs, threshold)
 
-    def bounds(self, answers: FloatArray) -> tuple[float, float]:
+    def bounds(self, one: _Asked) -> tuple[float, float]:
         """Return the least and the most that a row can cost under a policy."""
-        table, ends = self.options.costs, []
-        if (answers == 1).any():
-            ends += [0.0, table.most]
-        if (answers == 0).any():
-            by_truth = table.defer.values() if isinstance(table.defer, Mapping) else [table.defer]
-            priced = [cost for cost in by_truth if cost is not None]
-            ends += [min(priced), max(priced)]
-        return min(ends, default=0.0), max(ends, default=0.0)
+        price = self.decisions.price
+        return (0.0, 1.0) if (one.answers == 1).any() or one.kind == "as run" else (price, price)
 
     def intervals(self, quantities: Mapping[Key, Quantity]) -> dict[Key, Interval]:
         """Return the intervals of some means, all from one draw of patients."""
@@ -247,7 +257,7 @@ def decide_run(
     in_force = threshold_of_run(
         run, options.bound, score=options.score, certificate=options.certificate
     )
-    asked = list(rows.always)
+    asked = [rows.as_run]
     if in_force.certified:
         name, threshold = "certified threshold", in_force.threshold
         asked.append(rows.asked(name, "certified", in_force.answered, threshold))
@@ -255,6 +265,7 @@ def decide_run(
     if given is not None:
         name = f"answer from {given:g}"
         asked.append(rows.asked(name, "given", accepts(score, given), given))
+    asked += rows.constants
     asked += [
         rows.asked("", "curve", accepts(score, threshold), threshold)
         for threshold in _along_coverage(score)
@@ -270,6 +281,7 @@ def decide_run(
         policies=[policy for policy in priced if policy.kind != "curve"],
         curve=[policy for policy in priced if policy.kind == "curve"],
         savings=_savings(rows, asked),
+        disease=disease_counts(run, in_force.answered) if in_force.certified else None,
         note=f"No threshold can be chosen: {in_force.reason}." if missing else "",
     )
 
@@ -277,10 +289,10 @@ def decide_run(
 def price_answers(
     run: RunItems, options: DecideOptions, answered: Mapping[str, BoolArray]
 ) -> list[Policy]:
-    """Price always answering, always deferring and answering some rows, as `decide_run` does."""
+    """Price the run as it is, answering some rows, and every constant, as `decide_run` does."""
     rows = _Rows(run, options)
     given = [rows.asked(name, "given", kept) for name, kept in answered.items()]
-    return _priced(rows, [*rows.always, *given])
+    return _priced(rows, [rows.as_run, *given, *rows.constants])
 
 
 def _along_coverage(score: FloatArray) -> list[float | None]:
@@ -292,33 +304,32 @@ def _along_coverage(score: FloatArray) -> list[float | None]:
 
 def _baseline(rows: _Rows, name: str, other: RunItems) -> _Asked:
     """Price another run on the rows of this one; rows that it lacks or failed have no cost."""
+    other = judged_by(other, rows.run.table.answers)
     shared = shared_rows(rows.run, other, f"the baseline {name}")
-    answering = rows.options.costs.answer_costs(other)
     priced, answers = np.full(rows.run.n_items, math.nan), np.full(rows.run.n_items, math.nan)
     here, there = list(shared), list(shared.values())
     answers[here] = other.predicted[there]
-    priced[here] = np.where(other.predicted[there], answering[there], rows.deferring[here])
+    priced[here] = decisions_of(other.table).cost[there]
     return _Asked(f"baseline {name}", "baseline", answers, priced)
 
 
 def _priced(rows: _Rows, asked: Sequence[_Asked]) -> list[Policy]:
     """Return the cost of every policy, all intervals from one draw of patients."""
     quantities = {
-        (index, "cost"): Quantity(one.costs, *rows.bounds(one.answers))
-        for index, one in enumerate(asked)
+        (index, "cost"): Quantity(one.costs, *rows.bounds(one)) for index, one in enumerate(asked)
     }
     team = rows.options.team
     if team is not None:
         errors = team.errors(rows.run)
         for index, one in enumerate(asked):
-            if one.kind != "baseline":
+            if one.kind in _OF_THE_RUN:
                 found = team_quantities(rows.run, one.answers == 1, errors)
                 quantities |= {(index, name): quantity for name, quantity in found.items()}
     intervals = rows.intervals(quantities)
     population, policies = rows.population, []
     for index, one in enumerate(asked):
         shown = None
-        if team is not None and one.kind != "baseline":
+        if team is not None and one.kind in _OF_THE_RUN:
             means = {
                 name: (population.mean(quantity.values), intervals[i, name])
                 for (i, name), quantity in quantities.items()
@@ -336,9 +347,9 @@ def _priced(rows: _Rows, asked: Sequence[_Asked]) -> list[Policy]:
                 n_answered=int(np.nansum(one.answers)),
                 n_rows=int(known.sum()),
                 effective_rows=float(weights.sum() ** 2 / np.square(weights).sum()),
-                cost=PER * cost,
-                low=PER * intervals[index, "cost"].low,
-                high=PER * intervals[index, "cost"].high,
+                cost=cost,
+                low=intervals[index, "cost"].low,
+                high=intervals[index, "cost"].high,
                 reason="one of the true answers has no row here" if math.isnan(cost) else "",
                 workload=shown,
             )
@@ -347,20 +358,19 @@ def _priced(rows: _Rows, asked: Sequence[_Asked]) -> list[Policy]:
 
 
 def _savings(rows: _Rows, asked: Sequence[_Asked]) -> list[Saving]:
-    """Compare the certified threshold with the policies that look at no score, row by row."""
-    certified = next((one for one in asked if one.kind == "certified"), None)
-    others = [one for one in asked if one.kind in ("always", "baseline")]
-    if certified is None:
-        return []
+    """Compare the certified threshold, else the run, with what looks at no score, row by row."""
+    saver = next((one for one in asked if one.kind == "certified"), rows.as_run)
+    compared = ("as run", "constant", "baseline")
+    others = [one for one in asked if one.kind in compared and one is not saver]
     quantities = {}
     for other in others:
-        (low, high), (least, most) = rows.bounds(certified.answers), rows.bounds(other.answers)
-        saved = Quantity(other.costs - certified.costs, least - high, most - low)
+        (low, high), (least, most) = rows.bounds(saver), rows.bounds(other)
+        saved = Quantity(other.costs - saver.costs, least - high, most - low)
         quantities[other.name] = saved
     intervals = rows.intervals(quantities)
     return [
         Saving(
-            policy=certified.name,
+            policy=saver.name,
             against=other.name,
             n_rows=int(np.count_nonzero(~np.isnan(other.costs))),
             saved=PER * rows.population.mean(quantities[other.name].values),

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from krisis.decisions.costs import PER
 from krisis.decisions.run_sample import ScoreOptions, shared_rows
 from krisis.decisions.sample import Candidates, accepts
 from krisis.display import Documented
@@ -19,6 +18,7 @@ from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 from krisis.verbs.decide.population import Population, Quantity
+from krisis.verbs.decide.team import PER
 
 _N_RESAMPLES = 2000
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from krisis.api.sections import SectionRequest
-from krisis.decisions.costs import costs_of_run
 from krisis.decisions.threshold_in_force import threshold_of_run
 from krisis.pages.charts.spec import page_chart
 from krisis.pages.document import Section
@@ -33,15 +30,9 @@ def benefit_section(curve: DecisionCurve) -> Section:
 
 
 def costs_of_report(asked: SectionRequest) -> Section:
-    """Price the policies by the cost table of ``--cost``, or by the preset of the task."""
-    path = None if asked.value == "preset" else Path(asked.value)
-    costs = costs_of_run(asked.items, path)
+    """Show what every policy costs."""
     options = DecideOptions(
-        costs=costs,
-        certificate=asked.certificate,
-        team=costs.team,
-        score=asked.score,
-        prevalence=_population(asked),
+        certificate=asked.certificate, score=asked.score, prevalence=_population(asked)
     )
     baselines = baselines_of(asked.run, asked.against)
     return cost_section(decide_run(asked.items, options, baselines=baselines))

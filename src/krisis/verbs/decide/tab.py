@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+from krisis.decisions.answers import with_costs
 from krisis.decisions.certify import (
     Certificate,
     CertifyOptions,
@@ -14,22 +15,30 @@ from krisis.decisions.certify import (
     certificate_from,
     why_none,
 )
-from krisis.decisions.costs import OWNERSHIP, PER
-from krisis.decisions.run_sample import rows_hash, sample_of, too_many_missing
+from krisis.decisions.run_sample import rows_hash, too_many_missing
 from krisis.decisions.sample import DEFAULT_DELTA, METHODS, Sample
 from krisis.decisions.threshold_in_force import (
     RiskBound,
     ThresholdInForce,
     threshold_of_sample,
 )
-from krisis.decisions.verify import score_options
+from krisis.decisions.verify import sample_for
 from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
 from krisis.pages.cases import IN_FORCE, UNANSWERED, RowFilter, cases_of_marks
 from krisis.pages.charts.curves import certified
-from krisis.pages.document import Cell, Chart, Column, Document, Section, Sentences, Table
+from krisis.pages.document import (
+    Cell,
+    Chart,
+    Column,
+    Content,
+    Document,
+    Section,
+    Sentences,
+    Table,
+)
 from krisis.pages.html import chart_html, sections_html, table_html, verdict_html
 from krisis.pages.numbers import Estimate, count, level, share
 from krisis.pages.style import Style
@@ -38,9 +47,9 @@ from krisis.pages.verdict import threshold_verdict
 from krisis.results.artefacts import SAVED_BESIDE, saved_beside
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result, source_of
-from krisis.verbs.decide.page import policy_name
+from krisis.verbs.decide.page import OWNERSHIP, cost_figures, price_sentences
 from krisis.verbs.decide.policies import DecideOptions, Policy, price_answers
-from krisis.verbs.decide.tab_form import Asked, commands, cost_fields, cost_table
+from krisis.verbs.decide.tab_form import Asked, commands
 from krisis.verbs.decide.working_point import (
     ScoredRun,
     ThresholdEffect,
@@ -59,7 +68,7 @@ _ROWS_LOOKED_AT = 200
 def page(run: OpenRun, query: Mapping[str, str]) -> Page:
     """Answer the question of the address on the rows of a run."""
     asked = Asked.of(query)
-    items, table = _items(run), run.table
+    items, table = _items(run, asked.price), run.table
     available, variant = _available(run), asked.score.variant(items)
     counted = items.table
     content: JsonObject = {
@@ -81,7 +90,7 @@ def page(run: OpenRun, query: Mapping[str, str]) -> Page:
         ),
         "point": None,
         "found_in_the_folder": _artefacts(run),
-        "commands": commands(run.path, asked, items),
+        "commands": commands(run.path, asked),
     }
     kept = {k: v for k, v in query.items() if v.strip()}
     context: JsonObject = {
@@ -89,7 +98,7 @@ def page(run: OpenRun, query: Mapping[str, str]) -> Page:
         "asked": asked,
         "methods": METHODS,
         "kept": kept,
-        "cost_fields": cost_fields(items, asked),
+        "price": items.table.answers.costs.price,
         "query": urlencode(kept),
         "words": items.words,
     }
@@ -105,7 +114,7 @@ def page(run: OpenRun, query: Mapping[str, str]) -> Page:
         filters = _filters(content["point"] if by_confidence else None)
         address = case_address(run, page="/decide", query=urlencode(kept))
         chart = _chart(run, scored, asked, in_force, with_cases=by_confidence)
-        evidence = _evidence(content, items.words, filters, policies)
+        evidence = _evidence(content, items, filters, policies)
         judged = threshold_verdict(counted, in_force)
         context |= {
             "verdict": "" if content["not_judged"] else verdict_html(judged),
@@ -125,11 +134,12 @@ def page(run: OpenRun, query: Mapping[str, str]) -> Page:
 # --- The answer --------------------------------------------------------------------------------
 
 
-def _items(run: OpenRun) -> RunItems:
-    """Return the columns of a run as items; of repeats, one modal answer per record."""
+def _items(run: OpenRun, price: float | None = None) -> RunItems:
+    """Return the columns of a run as items at a price; of repeats, one modal answer per record."""
     result = run.result
     source = source_of(result, place_in_commands(run.path))
-    return run.table.shared(("items",), lambda: items_of_result(result, source))
+    found = run.table.shared(("items",), lambda: items_of_result(result, source))
+    return with_costs(found, price=price)
 
 
 def _available(run: OpenRun) -> list[str]:
@@ -177,7 +187,7 @@ def _answer(
     explores = question.kind == "answer"
     chosen = naive if explores else in_force.threshold
     answered = scored.sample.accepts(naive) if explores else in_force.answered
-    costs, policies = _costs(items, asked, answered)
+    costs, policies = _costs(items, asked, None if chosen is None else answered)
     content |= {
         "cmax": scored.cmax,
         "n_levels": int(scored.sample.candidates.threshold.size),
@@ -281,22 +291,23 @@ def _is_long(sample: Sample, risk: float, delta: float) -> bool:
 
 
 def _costs(
-    items: RunItems, asked: Asked, answered: BoolArray
+    items: RunItems, asked: Asked, answered: BoolArray | None
 ) -> tuple[JsonObject, Sequence[Policy]]:
-    """Price the threshold by the costs of the address, else by those of the task."""
+    """Price the threshold by the costs of the task, at the price of the address if it has one."""
     try:
-        table = cost_table(items, asked)
-        options = DecideOptions(costs=table, score=replace(asked.score, loss=""))
+        options = DecideOptions(score=asked.score)
         options.score.refuse_missing(items)
-        policies = price_answers(items, options, {"this threshold": answered})
+        policies = price_answers(
+            items, options, {} if answered is None else {"this threshold": answered}
+        )
     except InvalidValue as error:
         return {"reason": str(error), "policies": []}, []
     names = ("name", "n_answered", "n_rows", "cost", "low", "high", "reason")
     facts = {
         "reason": "",
-        "per": PER,
         "level": options.level,
-        "table": table.to_json(),
+        "table": items.table.answers.costs.to_json(),
+        "told": items.told,
         "policies": [{name: getattr(policy, name) for name in names} for policy in policies],
     }
     return facts, policies
@@ -414,22 +425,18 @@ def _left_for_people(
 
 def _evidence(
     content: JsonObject,
-    words: tuple[str, str],
+    items: RunItems,
     filters: Mapping[str, RowFilter],
     policies: Sequence[Policy],
 ) -> list[Section]:
-    """Return groups and costs of a threshold, where there is one, and what its test rests on."""
-    found = []
-    if content["point"]["threshold"] is not None:
-        if content["groups"]:
-            table = _group_table(content, words[0], filters)
-            found.append(Section(key="groups", title="In every group", parts=[table]))
-        found.append(
-            Section(
-                key="costs", title="What it costs", parts=_cost_parts(content, words[1], policies)
-            )
-        )
-    rests_on = [_tested(content, words[0]), *content["certified"]["assumptions"]]
+    """Return groups of a threshold, where there is one, the costs, and what its test rests on."""
+    found, person = [], items.words[0]
+    if content["point"]["threshold"] is not None and content["groups"]:
+        table = _group_table(content, person, filters)
+        found.append(Section(key="groups", title="In every group", parts=[table]))
+    parts = _cost_parts(content, items, policies)
+    found.append(Section(key="costs", title="Mean cost per case", parts=parts))
+    rests_on = [_tested(content, person), *content["certified"]["assumptions"]]
     title = "The test and what it rests on"
     return [*found, Section(key="test", title=title, parts=[Sentences(rests_on)], folded=True)]
 
@@ -474,17 +481,11 @@ def _group_table(content: JsonObject, person: str, filters: Mapping[str, RowFilt
     return Table(columns=columns, rows=rows, note=note, cases=cases)
 
 
-def _cost_parts(
-    content: JsonObject, unit: str, policies: Sequence[Policy]
-) -> list[Sentences | Table]:
-    """Return what the policies cost, or why that is not known."""
+def _cost_parts(content: JsonObject, items: RunItems, policies: Sequence[Policy]) -> list[Content]:
+    """Return what the policies cost and by which figures, or why that is not known."""
     costs = content["costs"]
     if costs["reason"]:
         return [Sentences([costs["reason"]])]
-    known = costs["table"]
-    about = (
-        f"{known['unit'].capitalize()} per {count(PER)} {unit}s, by {known['place']}. {OWNERSHIP}"
-    )
     table = Table(
         columns=(
             Column("name", "policy"),
@@ -494,16 +495,16 @@ def _cost_parts(
         ),
         rows=[
             [
-                policy_name(one),
+                one.name,
                 one.n_answered,
                 one.n_rows,
                 Estimate(one.cost, one.low, one.high, costs["level"]),
             ]
             for one in policies
         ],
-        note="; ".join(f"{policy_name(one)}: {one.reason}" for one in policies if one.reason),
+        note="; ".join(f"{one.name}: {one.reason}" for one in policies if one.reason),
     )
-    return [Sentences([about]), table]
+    return [table, *cost_figures(items), Sentences([*price_sentences(items), OWNERSHIP])]
 
 
 def _tested(content: JsonObject, person: str) -> str:
@@ -580,7 +581,7 @@ def _whose(run: OpenRun, certificate: Certificate) -> list[str]:
 def _is_of(run: OpenRun, certificate: Certificate) -> bool:
     try:
         items = _items(run)
-        sample = sample_of(items, score_options(certificate, None))
+        sample = sample_for(certificate, items)
     except KrisisError:  # the run cannot even be scored as the certificate was
         return False
     return rows_hash(items, sample) == certificate.calibration_rows_hash

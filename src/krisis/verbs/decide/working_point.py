@@ -16,6 +16,7 @@ from krisis.decisions.run_sample import (
     ScoreOptions,
     drawing_seed,
     most_rows,
+    saved_by_answering,
 )
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonMapping
@@ -112,6 +113,7 @@ class ScoredRun:
             n_patients=table.patients.n,
             most_rows=most_rows(run, int(counts.max(initial=1)), options.rows_per_patient),
             seed=drawing_seed(run),
+            saved=saved_by_answering(table),
         )
         return cls(table, score, sample)
 

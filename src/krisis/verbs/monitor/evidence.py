@@ -19,14 +19,14 @@ import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
 from krisis.decisions.certify import Certificate
-from krisis.decisions.run_sample import groups_of, sample_of
+from krisis.decisions.run_sample import groups_of
 from krisis.decisions.verify import (
     Moment,
     Promise,
     moments_of,
     refuse_calibration_patients,
     refuse_other,
-    score_options,
+    sample_for,
 )
 from krisis.display import Documented
 from krisis.errors import InvalidValue
@@ -229,7 +229,7 @@ def _arrivals(
     time: str,
 ) -> tuple[list[_Arrival], set[str]]:
     """Return the patients of a run with what they say at every moment, and the groups they have."""
-    sample = sample_of(run, score_options(certificate, calibrator))
+    sample = sample_for(certificate, run, calibrator)
     refuse_calibration_patients(certificate, run, sample)
     groups = groups_of(run, certificate.by)
     moments: list[Moment | None] = [float(number)] * run.n_items  # runs arrive one after another

@@ -10,6 +10,8 @@ from krisis import registry
 from krisis.api.given import AnyCalibrator, AnyCertificate, AnyRun, calibrator_of, certificate_of
 from krisis.api.scoring import load, results_of
 from krisis.api.sections import SectionRequest
+from krisis.cost_file import AnyCosts
+from krisis.decisions.answers import with_costs
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED, ScoreOptions
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
@@ -44,7 +46,9 @@ def report(
     certificate: AnyCertificate = None,
     calibration: AnyCalibrator = None,
     confidence: str = "",
-    cost: str | Path = "",
+    decide: bool = False,
+    costs: AnyCosts | None = None,
+    price: float | None = None,
     curve: bool = False,
     prevalence: float | str | None = None,
     audit: bool = False,
@@ -62,7 +66,9 @@ def report(
         certificate: Show this certificate of `krisis.certify`, and verify it.
         calibration: The calibrator of the certificate, and of costs and curve.
         confidence: A confidence variant of costs and curve, or ``signals.NAME``.
-        cost: Show what the run costs: a cost table (YAML), or ``preset``.
+        decide: Show what every policy costs, as `krisis.decide` does.
+        costs: Show it by these costs, a `Costs` or the YAML file of one, in place of the task's.
+        price: Show it at this price of a deferral.
         curve: Show the decision curve of a binary task.
         prevalence: Re-weight costs and curve to this prevalence.
         audit: Add the audit of the groups of the task.
@@ -90,17 +96,19 @@ def report(
         calibrator=calibrator_of(calibration),
         max_not_evaluated=max_not_evaluated,
     )
-    if prevalence not in (None, "") and not (cost or curve):
+    decide = decide or costs is not None or price is not None
+    if prevalence not in (None, "") and not (decide or curve):
         raise InvalidValue(
-            "--prevalence re-weights costs and the decision curve; add --cost or --curve"
+            "--prevalence re-weights costs and the decision curve; add --decide or --curve"
         )
-    asked = {"cost": cost, "curve": "yes" if curve else "", "audit": "yes" if audit else ""}
+    wanted = {"decide": decide, "curve": curve, "audit": audit}
+    asked = {name: "yes" if is_wanted else "" for name, is_wanted in wanted.items()}
     shown: list[Section] = []
     sealed = certificate_of(certificate)
     if sealed is not None or any(asked.values()):
-        items = items_of(run)
+        items = with_costs(items_of(run), costs, price)
     if sealed is not None:
-        shown.append(certificate_section(sealed, items, calibrator=score.calibrator))
+        shown.append(certificate_section(sealed, items_of(run), calibrator=score.calibrator))
     for name in registry.table("sections"):
         if value := asked.get(name):
             request = SectionRequest(

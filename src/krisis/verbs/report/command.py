@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from krisis.cli.certify import Confidence, MaxNotEvaluated
+from krisis.cli.certify import Confidence, CostFile, MaxNotEvaluated, Price
 from krisis.cli.help import command, new_app
 from krisis.decisions.run_sample import MOST_NOT_EVALUATED
 from krisis.errors import InvalidFile, InvalidValue
@@ -19,7 +19,8 @@ app = new_app()
     app,
     "krisis report runs/RUN -o report.html",
     "krisis report result.json --figures figures --against runs/GUIDELINE",
-    "krisis report runs/RUN --cost costs.yaml",
+    "krisis report runs/RUN --decide",
+    "krisis report runs/RUN --price 0.1",
     "krisis report runs/RUN --audit",
     "krisis report runs/* -o reports",
 )
@@ -31,7 +32,9 @@ def report(
     certificate: Path | None = typer.Option(None, "--certificate"),
     calibration: Path | None = typer.Option(None, "--calibration"),
     confidence: Confidence = "",
-    cost: str = typer.Option("", "--cost"),
+    decide: bool = typer.Option(False, "--decide"),
+    costs: CostFile = None,
+    price: Price = None,
     curve: bool = typer.Option(False, "--curve"),
     prevalence: str = typer.Option(
         "",
@@ -75,7 +78,9 @@ def report(
             certificate=certificate,
             calibration=calibration,
             confidence=confidence,
-            cost=cost,
+            decide=decide,
+            costs=costs,
+            price=price,
             curve=curve,
             prevalence=prevalence,
             audit=audit,
