@@ -60,7 +60,7 @@ def judged_run(
         no_answer=table.no_answer & (outcome != NOT_EVALUATED),
         confidence=table.confidence,
         lowest=found.best if known else None,
-        ideal=_ideal(table, found) if known else None,
+        ideal=found.ideal if known else None,
         label=table.should_abstain if _is_labelled(table, known=known) else None,
         label_kind="checklist" if answers.due_by == "checklist" else "label",
         distance=_distance(table),
@@ -77,13 +77,6 @@ def _is_labelled(table: Table, *, known: bool) -> bool:
     if known and table.answers.due_by in ("costs", "checklist"):
         return False
     return bool((table.should_abstain >= 0).any())
-
-
-def _ideal(table: Table, found: Decisions) -> FloatArray:
-    """Return what an ideal reader pays: of a printed policy, it obeys that, and else its costs."""
-    if table.answers.due_by != "policy":
-        return found.ideal
-    return np.where(table.should_abstain == 1, found.price, found.ideal)
 
 
 def _policy(name: str) -> str:
