@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from krisis.decisions.judged_rows import ALWAYS_DEFER, BoolArray, FloatArray, JudgedRows, Rival
+from krisis.decisions.judged_rows import ALWAYS_DEFER, FloatArray, JudgedRows, Rival
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import NOT_EVALUATED
 from krisis.metrics.decision import Decisions, decisions_of
@@ -17,9 +17,10 @@ from krisis.metrics.table import Table
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedRun:
-    """The rows of a run with the table they are from; ``names`` are the allowed answers' names."""
+    """The rows of a run with the tables they are from: ``table`` also has those not evaluated."""
 
     table: Table
+    scored: Table
     rows: JudgedRows
     decisions: Decisions
 
@@ -45,8 +46,6 @@ def judged_run(
     outcome = rows.columns.outcome[table.positions]
     known = bool(found.known.all())
     answers = table.answers
-    positive = answers.positive_key(table.labels) if answers.two(table.labels) else None
-    positive = answers.key(answers.positive) if answers.positive is not None else positive
     names = dict(zip(found.names, found.policies, strict=True))
     judged = JudgedRows(
         price=found.price,
@@ -64,12 +63,10 @@ def judged_run(
         label=table.should_abstain if _is_labelled(table, known=known) else None,
         label_kind="checklist" if answers.due_by == "checklist" else "label",
         distance=_distance(table),
-        diseased=None if positive is None else _is(table, table.truth, positive),
-        told_positive=None if positive is None else _is(table, table.prediction, positive),
         rivals=[_rival(name, one.table, table) for name, one in rivals.items()],
         offered_abstention=offered_abstention,
     )
-    return JudgedRun(table, judged, found)
+    return JudgedRun(table, rows.table, judged, found)
 
 
 def _is_labelled(table: Table, *, known: bool) -> bool:
@@ -81,13 +78,6 @@ def _is_labelled(table: Table, *, known: bool) -> bool:
 
 def _policy(name: str) -> str:
     return name.removeprefix("answer ") if name != "defer" else ALWAYS_DEFER
-
-
-def _is(table: Table, codes: np.ndarray, positive: object) -> BoolArray:
-    """Say which codes are those of the positive answer; −1 is none."""
-    is_positive = np.array([label == positive for label in table.labels] + [False], dtype=np.bool_)
-    found: BoolArray = is_positive[codes]
-    return found
 
 
 def _distance(table: Table) -> FloatArray | None:

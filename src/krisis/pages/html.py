@@ -91,9 +91,9 @@ def verdict_html(verdict: Verdict) -> str:
     about = f"Verdict on the {verdict.about}" if verdict.about else ""
     title = f'<p class="bar-title">{escaped(about)}</p>' if about else ""
     label = escaped(about or "Verdict")
-    note = ""
-    if verdict.level is not None:
-        note = f'<p class="note">Intervals of the verdict: {level(verdict.level)}.</p>'
+    said = [] if verdict.level is None else [f"Intervals of the verdict: {level(verdict.level)}."]
+    said += [verdict.note] if verdict.note else []
+    note = f'<p class="note">{escaped(" ".join(said))}</p>' if said else ""
     body = f"{title}<dl>{lines}</dl>{note}"
     return f'<section class="verdict" aria-label="{label}">{body}</section>'
 

@@ -57,6 +57,8 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     if verdict.about:
         yield escaped(f"Verdict on the {verdict.about}")
     yield "\n".join([_pipes(heads), _pipes(["---"] * 3), *map(_pipes, lines)])
+    if verdict.note:
+        yield escaped(verdict.note)
 
 
 def _blocks(part: Content) -> Iterator[str]:

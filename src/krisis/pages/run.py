@@ -159,7 +159,7 @@ def _eight_metrics(result: BenchmarkResult) -> list[Section]:
     took = " · ".join(_took(result))
     parts: list[Content] = [_metrics(found, "", {}, table, abstained=True)]
     parts += [Sentences([took])] if took else []
-    return [Section(key="eight", title="", parts=parts)]
+    return [Section(key="eight", title="Metrics", parts=parts)]
 
 
 def _took(result: BenchmarkResult) -> Iterator[str]:
@@ -623,7 +623,7 @@ def _scores_of(
         *method_lines(methods_of(scores.values())),
     ]
     parts += [Sentences(lines)] if lines else []
-    section = Section(key="metrics", title="Metrics", parts=parts, folded=True)
+    section = Section(key="metrics", title="More metrics", parts=parts, folded=True)
     return [section, *_disease(scores, task, others)]
 
 

@@ -71,8 +71,7 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
             verbose or document.first is None or section.key in document.first
         ):
             console.print()
-            if section.title:
-                console.print(_safe(section.title, "bold"))
+            console.print(_safe(section.title, "bold"))
             shown = [part for part in section.parts if not isinstance(part, Chart)]
             for place, part in enumerate(shown):
                 if place:

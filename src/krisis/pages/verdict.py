@@ -21,6 +21,7 @@ from krisis.decisions.judged_run import JudgedRun, judged_run
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.metrics.table import BoolArray, Table
 from krisis.pages.document import Column, Finding, Reply, Stated, Verdict
+from krisis.pages.missed import Missed
 from krisis.pages.numbers import Estimate, count, counted, given
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.group_labels import group_words
@@ -132,14 +133,20 @@ class _Judge:
         )
 
     def note(self) -> str:
-        """Say how often words can be wrong where a few patients bring several rows each."""
-        rows = self.run.rows
+        """Say what the model was told of costs, and where words are wrong more often."""
+        rows, price, told = self.run.rows, self.task.costs.price, self.task.told
+        said = []
+        if told is not None and not math.isclose(told, price):
+            at = f"{given(round(100 * told, 9))} %, judged at {given(round(100 * price, 9))} %"
+            said.append(f"The price of a deferral: told {at}.")
+        elif self.is_imported:
+            said.append("Nobody was told what a deferral costs.")
         if rows.n_rows > rows.n_patients < FEW_PATIENTS:
-            return (
+            said.append(
                 f"With fewer than {FEW_PATIENTS} {self.task.person}s of several rows each, a word "
                 "can be wrong in up to 8 % of studies instead of 5 %."
             )
-        return ""
+        return " ".join(said)
 
     # --- One line each ---------------------------------------------------------------------
 
@@ -210,31 +217,8 @@ class _Judge:
         )
 
     def missed(self) -> Finding | None:
-        found = judging.missed_disease(self.run.rows, self.level)
-        if found.reason == "no positive answer":
-            return None
-        n, answers = found.counts, self.run.table.answers
-        positive = answers.name(answers.positive_key(self.run.table.labels))
-        two = answers.two(self.run.table.labels)
-        other = "otherwise"
-        if two is not None:
-            key = answers.positive_key(self.run.table.labels)
-            other = answers.name(two[0] if two[1] == key else two[1])
-        if not n["diseased"]:
-            evaluated = self.run.rows.n_rows - n["not evaluated"]
-            words = f"none of {counted(evaluated, self.task.unit)} has {positive}"
-            return Finding("missed", "Missed disease", None, [Stated(words=words)])
-        words = (
-            f"of {count(n['diseased'])} with {positive}: {count(n['found'])} found, "
-            f"{count(n['told otherwise'])} told {other}, {count(n['left for people'])} left for "
-            "people"
-        )
-        shares = [
-            _stated(f"{one.name} {{}}", one, brief=False)
-            for one in found.beside
-            if one.name != "negative answers wrong" or n["negative answers"]
-        ]
-        return Finding("missed", "Missed disease", None, [Stated(words=words), *shares])
+        found = Missed.of(self.run.scored)
+        return None if found is None else found.finding(self.task.unit, self.level)
 
     def confidence(self) -> Finding:
         found = self._judged(judging.confidence_trustworthy)
@@ -261,9 +245,10 @@ class _Judge:
                 if found.comparator != ALWAYS_DEFER:
                     words = words.replace("always deferring", self._policy(found.comparator))
                 figures.append(_stated(words, found.figure, kind="figure"))
-            if "diseased" in found.counts:
-                missed, n = found.counts["told otherwise"], found.counts["diseased"]
-                figures.append(Stated(words=f"misses {count(missed)} of {count(n)} diseased"))
+            missed = Missed.of(self.run.scored, self._answers_of(in_force))
+            if missed is not None and missed.ill.any():
+                n, _, told, _ = missed.counts()
+                figures.append(Stated(words=f"misses {count(told)} of {count(n)} diseased"))
             return self._finding("usable", plain.question, found, figures)
         judged = replace(found, reason="" if found.word == "no" else found.reason)
         line = self._finding("usable", plain.question, judged, list(plain.figures))

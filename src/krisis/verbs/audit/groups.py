@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 
@@ -24,7 +25,9 @@ from krisis.json_values import JsonObject
 from krisis.metrics.calibration import ExpectedCalibrationError, GapSum
 from krisis.metrics.forms import prior_icc
 from krisis.metrics.items import RunItems
-from krisis.metrics.table import BoolArray, FloatArray
+from krisis.metrics.table import BoolArray, FloatArray, Table
+from krisis.pages.missed import Missed
+from krisis.results.group_labels import group_words
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibration_gap import calibration_gap_interval
 from krisis.statistics.group_gaps import (
@@ -321,6 +324,30 @@ class Group:
         return [words for words, p in found.items() if p <= ALPHA]
 
 
+@dataclass(frozen=True, slots=True)
+class MissedByGroup:
+    """Of the diseased of every group and of all: how many, found, told otherwise, left."""
+
+    positive: str
+    other: str
+    counts: Sequence[tuple[str, Sequence[int]]]
+
+    @classmethod
+    def of(cls, table: Table, answered: BoolArray, groups: Sequence[Group]) -> Self | None:
+        """Count at the threshold in force; None without a positive answer."""
+        missed = Missed.of(table, answered)
+        if missed is None or not missed.ill.any():
+            return None
+        found: list[tuple[str, Sequence[int]]] = []
+        for group in groups:
+            names, codes = table.grouped(group.column)
+            if not group.reason and group.name in names:
+                inside = codes == names.index(group.name)
+                found.append((group_words(group.column, group.name), missed.counts(inside)))
+        found.append(("all", missed.counts()))
+        return cls(missed.positive, missed.other, found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAudit:
     """The groups of a run at one threshold and along the curve.
@@ -348,6 +375,7 @@ class GroupAudit:
     n_draws: int
     within_patients: Sequence[str]
     words: tuple[str, str]
+    missed: MissedByGroup | None = None
 
     def to_json(self) -> JsonObject:
         """Return plain facts, the flags of every group and the largest gaps among them."""
@@ -414,6 +442,7 @@ def audit_groups(run: RunItems, options: GroupOptions | None = None) -> GroupAud
         n_draws=options.n_draws,
         within_patients=[c for c, parts in columns.items() if _varies(sample, parts)],
         words=run.words,
+        missed=MissedByGroup.of(run.table, accepted, groups),
     )
 
 

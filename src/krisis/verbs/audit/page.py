@@ -31,7 +31,7 @@ from krisis.pages.numbers import (
 from krisis.pages.verdict import usable_line
 from krisis.results.group_labels import group_words
 from krisis.statistics.group_gaps import SMALLEST_GROUP
-from krisis.verbs.audit.groups import ALPHA, HEADINGS, Group, GroupAudit, Measure
+from krisis.verbs.audit.groups import ALPHA, HEADINGS, Group, GroupAudit, Measure, MissedByGroup
 from krisis.verbs.audit.result import Audit
 from krisis.verbs.audit.stability import Agreement, Figure, Places, Stability
 
@@ -76,7 +76,16 @@ def group_sections(audit: GroupAudit) -> Iterator[Section]:
     ]
     parts += [Sentences(lines)] if lines else []
     yield Section(key="groups", title="Figures of the groups", parts=parts)
+    if audit.missed is not None:
+        yield Section(key="missed", title="Missed disease", parts=[_missed(audit.missed)])
     yield Section.of_sentences("assumptions", "Assumptions", group_assumptions(audit))
+
+
+def _missed(found: MissedByGroup) -> Table:
+    """Return what became of the diseased of every group."""
+    headings = (f"with {found.positive}", "found", f"told {found.other}", "left for people")
+    columns = (Column("name", "group"), *(Column("count", heading) for heading in headings))
+    return Table(columns=columns, rows=[[name, *counts] for name, counts in found.counts])
 
 
 def flag_line(audit: GroupAudit) -> Finding:

@@ -29,6 +29,7 @@ from krisis.pages.document import (
     Table,
     Verdict,
 )
+from krisis.pages.missed import Missed
 from krisis.pages.numbers import Estimate, count
 from krisis.pages.style import Style
 from krisis.results.ids import ShownIds
@@ -173,14 +174,21 @@ def case_sentences(pair: Pair) -> list[str]:
     if np.array_equal(left.answered, right.answered):  # who is right there is the finding
         n_left = int(np.count_nonzero(~both))
         same = f"Both leave the same {count(n_left)} cases to a person."
-        return [shared, same] if n_left else [shared]
+        return [shared, same, *_missed(pair)] if n_left else [shared, *_missed(pair)]
     alone = [
         _answered_alone(pair.right, right, pair.left, left),
         _answered_alone(pair.left, left, pair.right, right),
     ]
     if not (right.answered & ~left.answered).any():  # which is no finding
         alone.reverse()
-    return [*alone, shared]
+    return [*alone, shared, *_missed(pair)]
+
+
+def _missed(pair: Pair) -> list[str]:
+    """Say of each run what became of the diseased."""
+    assert pair.matched is not None
+    found = {name: Missed.of(pair.matched.rows[name].table) for name in (pair.left, pair.right)}
+    return [f"Missed disease, {name}: {one.words()}." for name, one in found.items() if one]
 
 
 def _answered_alone(name: str, table: Cases, other: str, others: Cases) -> str:
