@@ -290,9 +290,9 @@ def knew_when(rows: JudgedRows, level: float = DEFAULT_LEVEL) -> Judgement:
     """Tell whether the run deferred what was due and answered what was safe, by what is at stake.
 
     The figure is Deferral Skill = 1 − Σ answered (b − c)₊ / Σ (b − c)₊ − Σ deferred (c − b)₊ /
-    Σ (c − b)₊; with a label in place of the probabilities all stakes are equal. Its limits allow for
-    one more patient with average stakes, who handles half of them wrongly, or all rightly. *Yes*:
-    its lower limit is at least .5, *no*: its upper limit is below .2, or all was deferred or
+    Σ (c − b)₊; with a label in place of the probabilities all stakes are equal. Its limits allow
+    for one more patient with average stakes, who handles half of them wrongly, or all rightly.
+    *Yes*: its lower limit is at least .5, *no*: its upper limit is below .2, or all was deferred or
     nothing, *partly*: its lower limit is above 0.
     """
     if not rows.offered_abstention:
