@@ -16,6 +16,7 @@ from krisis.decisions.judged_rows import ALWAYS_DEFER, JudgedRows, Rival, patien
 from krisis.decisions.judging import (
     confidence_bins,
     confidence_trustworthy,
+    deferral_skill,
     knew_when,
     left_for_people,
     missed_disease,
@@ -197,13 +198,20 @@ def labelled(deferred_due: int, due: int, answered_safe: int, safe: int) -> Judg
 
 
 def test_deferral_skill_by_a_label_counts_every_case_alike():
-    found = knew_when(labelled(24, 30, 28, 40))
+    rows = labelled(24, 30, 28, 40)
+    found = knew_when(rows)
     assert found.figure.value == pytest.approx(0.8 + 0.7 - 1)
     assert (found.word, found.figure.limit) == ("partly", 0.5)
     # Σ u² = p(1 − p)/n in each of the kinds.
     error = math.sqrt(70 / 69 * (0.8 * 0.2 / 30 + 0.7 * 0.3 / 40))
-    assert found.figure.high == pytest.approx(0.5 + stats.t.ppf(0.975, 69) * error)
-    assert found.figure.low < 0.5 - stats.t.ppf(0.975, 69) * error
+    ratios = deferral_skill(rows)
+    assert ratios.upper() - 1 == pytest.approx(0.5 + stats.t.ppf(0.975, 69) * error)
+    assert found.figure.high == pytest.approx(
+        max(ratios.upper(), ratios.with_one_more(1.0).upper()) - 1
+    )
+    assert found.figure.low == pytest.approx(
+        min(ratios.lower(), ratios.with_one_more(0.5).lower()) - 1
+    )
     assert found.counts == {
         "due": 30,
         "due deferred": 24,
@@ -317,6 +325,12 @@ def test_a_patient_in_thought_handles_half_of_what_is_at_stake_wrongly():
     error = math.sqrt(71 / 70 * float(moved @ moved))
     assert base.shape == (1, 71)
     assert found.figure.low == pytest.approx(2 * ratio - 1 - stats.t.ppf(0.975, 70) * error)
+
+
+def test_who_deferred_all_that_was_seen_may_yet_answer_something():
+    found = knew_when(labelled(30, 30, 0, 40))
+    assert found.figure.low <= found.figure.value == 0 < found.figure.high < 0.2
+    assert knew_when(labelled(30, 30, 40, 40)).figure.high == 1
 
 
 # --- Right when it answered? ------------------------------------------------------------------

@@ -290,9 +290,10 @@ def knew_when(rows: JudgedRows, level: float = DEFAULT_LEVEL) -> Judgement:
     """Tell whether the run deferred what was due and answered what was safe, by what is at stake.
 
     The figure is Deferral Skill = 1 − Σ answered (b − c)₊ / Σ (b − c)₊ − Σ deferred (c − b)₊ /
-    Σ (c − b)₊; with a label in place of the probabilities all stakes are equal. *Yes*: its lower
-    limit is at least .5, *no*: its upper limit is below .2, or all was deferred or nothing,
-    *partly*: its lower limit is above 0.
+    Σ (c − b)₊; with a label in place of the probabilities all stakes are equal. Its limits allow
+    for one more patient with average stakes, who handles half of them wrongly, or all rightly.
+    *Yes*: its lower limit is at least .5, *no*: its upper limit is below .2, or all was deferred or
+    nothing, *partly*: its lower limit is above 0.
     """
     if not rows.offered_abstention:
         return Judgement(word="cannot tell", reason="abstention was not offered")
@@ -362,7 +363,7 @@ def _knew(rows: JudgedRows, level: float) -> Judgement:
         reason = f"all {empty} cases are ties" if counts[empty] else f"no {empty} case"
         return replace(judgement, reason=reason)
     low = min(ratios.lower(level), ratios.with_one_more(0.5).lower(level)) - 1
-    high = ratios.upper(level) - 1
+    high = max(ratios.upper(level), ratios.with_one_more(1.0).upper(level)) - 1
     interval = Interval(low, high, level, "linearised").clipped(-1.0, 1.0)
     figure = Figure(name="deferral skill", value=ratios.value - 1, interval=interval)
     judgement = replace(judgement, figure=figure)
