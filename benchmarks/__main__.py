@@ -23,7 +23,6 @@ APART = {
     "coverage",
     "decide",
     "decision_coverage",
-    "decision_skill",
     "monitor",
     "nhanes_baselines",
     "parquet",

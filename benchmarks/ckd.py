@@ -17,6 +17,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.timing import line
 from krisis.backends.baselines.fitted import Logistic
+from krisis.costs import TOLERANCE
 from krisis.data.base import Features, SuiteConfig, Task
 from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
 from krisis.data.ckd.cohort_model import PARAMETERS, Parameters, tables
@@ -41,7 +42,7 @@ from krisis.data.ckd.schema import FEATURES
 from krisis.data.ckd.suite import CKDSuite, Deferral
 
 Array = np.ndarray[Any, Any]
-PRICE = 0.2
+COURSE_PRICE = 0.2  # of the task progression, where every error costs 1
 CROSS_SECTIONAL = (Task.DETECTION, Task.STAGING, Task.RISK, Task.ALBUMINURIA)
 TASKS = (*CROSS_SECTIONAL, Task.PROGRESSION)
 CORE = ("sc", "al", "age", "sex", "dm", "days_observed")
@@ -66,7 +67,11 @@ class Cases:
     def __init__(self, task: str, n: int, seed: int, *, exact: bool = True) -> None:
         self.question = Question(task)
         config = SuiteConfig(features="full", task=task, seed=seed, n_synthetic=n)  # type: ignore[arg-type]
-        self.maker = RecordMaker(config, self.question, Deferral())
+        costs = CKDSuite(config).task.costs
+        self.maker = RecordMaker(config, self.question, Deferral(), costs)
+        self.price = costs.price
+        known = self.question.answers
+        self.table = np.array([[costs.of(truth, answer) for answer in known] for truth in known])
         self.patients: Sequence[SyntheticPatient | Course] = (
             draw_courses(n, seed=seed) if task == Task.PROGRESSION else draw_cohort(n, seed=seed)
         )
@@ -76,23 +81,30 @@ class Cases:
         if exact:
             self.exact = _exact(self.question, n, seed, self.shown)
 
+    def due(self, chances: Array) -> Array:
+        """Return which cases these probabilities leave due for deferral."""
+        return (chances @ self.table).min(axis=1) >= self.price - TOLERANCE
+
     def costs(self, chances: Array, *, rules: bool = False, expected: bool = True) -> Array:
         """Return what a reader with these probabilities pays per case."""
-        best, wrong = chances.argmax(axis=1), 1 - chances.max(axis=1)
-        defers = wrong >= PRICE
+        best, defers = (chances @ self.table).argmin(axis=1), self.due(chances)
         if rules:
             task = self.question.task
             defers |= np.array([bool(broken_rules(case, task)) for case in self.shown])
         return self.answer_costs(best, defers, expected=expected)
 
     def answer_costs(self, best: Array, defers: Array, *, expected: bool) -> Array:
-        right = self.exact[np.arange(len(best)), best] if expected else (best == self.codes)
-        return np.where(defers, PRICE, 1.0 - right)
+        paid = (self.exact @ self.table)[np.arange(len(best)), best]
+        return np.where(defers, self.price, paid if expected else self.table[self.codes, best])
 
     @property
     def constant(self) -> float:
         """Return the cost of the best constant policy."""
-        return min(PRICE, 1.0 - float(self.exact.mean(axis=0).max()))
+        return self.constant_of(slice(None))
+
+    def constant_of(self, some: Any) -> float:
+        """Return the cost of the best constant policy on some of the cases."""
+        return min(self.price, float((self.exact[some] @ self.table).mean(axis=0).min()))
 
 
 def skill(cost: Array, ideal: Array, constant: float) -> float:
@@ -248,8 +260,8 @@ def _sudden_falls(courses: Sequence[Course]) -> None:
             after_calm.append(len(rates) > 2 and rates[-2] >= 0.75 * rates[0])
     for name, here in (("sudden falls", slice(None)), ("sudden falls after calm", after_calm)):
         found = np.array(sudden)[here]
-        sure = float((found[:, 0] > 1 - PRICE).mean())
-        deferred = float((1 - found.max(axis=1) >= PRICE).mean())
+        sure = float((found[:, 0] > 1 - COURSE_PRICE).mean())
+        deferred = float((1 - found.max(axis=1) >= COURSE_PRICE).mean())
         in_range(f"{name} (n = {len(found):,}): P(stable) above .8", sure, 0, 0.05)
         in_range(f"{name}: deferred", deferred, 1 / 3, 1)
 
@@ -436,13 +448,15 @@ def room() -> None:
             "guideline": cases.costs(guide, rules=True),
             "logistic": cases.answer_costs(*logistic, expected=True),
             "majority": cases.answer_costs(np.full(n, most), no, expected=True),
-            "always-defer": np.full(n, PRICE),
-            "always-best": cases.answer_costs(cases.exact.argmax(1), no, expected=True),
+            "always-defer": np.full(n, cases.price),
+            "always-best": cases.answer_costs(
+                (cases.exact @ cases.table).argmin(1), no, expected=True
+            ),
         }
         if task in CROSS_SECTIONAL:
             core = [{name: case[name] for name in CORE} for case in cases.shown]
             costs["core Bayes"] = cases.costs(ideal_probabilities(cases.question, core))
-        deferred = float((1 - cases.exact.max(axis=1) >= PRICE).mean())
+        deferred = float(cases.due(cases.exact).mean())
         print(
             f"{task}: K ideal {ideal.mean():.4f} (defers {deferred:.0%}), "
             f"K constant − K ideal {constant - ideal.mean():.4f}"
@@ -450,9 +464,7 @@ def room() -> None:
         for name, cost in costs.items():
             samples = rng.integers(0, n, (400, 200))
             values = [
-                1
-                - (cost[s].mean() - ideal[s].mean())
-                / (min(PRICE, 1 - cases.exact[s].mean(0).max()) - ideal[s].mean())
+                1 - (cost[s].mean() - ideal[s].mean()) / (cases.constant_of(s) - ideal[s].mean())
                 for s in samples
             ]
             low, high = np.percentile(values, [2.5, 97.5])

@@ -1,4 +1,4 @@
-"""The tables of the page on diabetes: answers, and every baseline.
+"""The tables of the page on diabetes: answers, and every baseline by the costs of the task.
 
 Run `python -m benchmarks.nhanes_baselines`.
 """
@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from math import isnan
 
-from benchmarks.decision_skill import skill_cells
 from krisis import Benchmark, registry
+from krisis.data.base import SuiteConfig
 from krisis.data.nhanes.diabetes import DiabetesSuite
 from krisis.execution.options import Execution
 from krisis.metrics.base import MetricScore
 from krisis.metrics.scoring import metric_from_name
 
-ANSWERING = {
-    "logistic": {"least_confidence": 0.0},
-    "boosting": {"least_confidence": 0.0},
-}
 PRICES = (0.02, 0.05)
+METRICS = ("disease_auroc", "brier_score", "decision_cost", "cost_saved")
 
 
 def cell(score: MetricScore) -> str:
@@ -28,7 +25,7 @@ def cell(score: MetricScore) -> str:
     between = (
         "" if score.interval is None else f" [{score.interval.low:.3f}, {score.interval.high:.3f}]"
     )
-    return f"{score.value:.3f}{between}".replace("0.", ".")
+    return f"{score.value:.3f}{between}"
 
 
 def main() -> None:
@@ -38,15 +35,17 @@ def main() -> None:
     held_out = len(suite.load())
     shares = ", ".join(f"{k} {v:,} ({v / len(records):.3f})" for k, v in labels.most_common())
     print(f"{len(records):,} people, {held_out:,} held out: {shares}")
-    metrics = [metric_from_name(key) for key in (*suite.task.metrics, "accuracy")]
     for baseline in (*suite.baselines, "boosting"):
-        if baseline == "always-abstain":
-            continue
-        backend = registry.find("backends", baseline)(**ANSWERING.get(baseline, {}))
-        ran = Benchmark(suite, backend, metrics, execution=Execution(baselines=False)).run()
-        cells = [cell(score) for score in ran.metric_scores.values()]
-        skill = [skill_cells(ran, price) for price in PRICES]
-        print(f"| {baseline} | {' | '.join([*cells, *skill])} |", flush=True)
+        cells = []
+        for price in PRICES:
+            suite = DiabetesSuite(SuiteConfig(price=price))
+            metrics = [metric_from_name(key) for key in METRICS]
+            backend = registry.find("backends", baseline)()
+            ran = Benchmark(suite, backend, metrics, execution=Execution(baselines=False)).run()
+            auroc, brier, cost, saved = (cell(ran.metric_scores[key]) for key in METRICS)
+            deferred = sum(row.abstained for row in ran.evaluation_results) / held_out
+            cells += [cost, saved, f"{deferred:.2f}"]
+        print(f"| {baseline} | {' | '.join([auroc, brier, *cells])} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""The tables of the page on SUPPORT2: readers, baselines, decision skill, teams, certificates.
+"""The tables of the page on SUPPORT2: readers, baselines, cost saved, teams, certificates.
 
 Run `python -m benchmarks.support2` after `krisis pull support2`; it takes about two minutes.
 """
 
 from __future__ import annotations
 
-from benchmarks.decision_skill import skill_cells
+from collections.abc import Sequence
+
 from krisis import Benchmark, SuiteConfig, registry
 from krisis.backends.base import BaseBackend
 from krisis.data.base import PatientRecord
@@ -22,14 +23,14 @@ from krisis.results.run_items import items_of_result
 from krisis.verbs.decide.reader import decide_with_reader
 
 PRICES = (0.1, 0.2)
+NEVER = 0.999  # at this price everybody answers every case
 RISK = 0.2
 FITTED = ("logistic", "boosting")
 READERS = ("physician", "reader/support-model")
+METRICS = ("disease_auroc", "brier_score", "decision_cost", "cost_saved")
 
 
 def backend_of(name: str) -> BaseBackend:
-    if name in FITTED:
-        return registry.find("backends", name)(least_confidence=0.0)
     return registry.find("backends", name.partition("/")[0])(
         **({"model": "support-model"} if "/" in name else {})
     )
@@ -38,37 +39,55 @@ def backend_of(name: str) -> BaseBackend:
 def ran(
     suite: Support2Suite, name: str, records: list[PatientRecord] | None = None
 ) -> BenchmarkResult:
-    metrics = [metric_from_name(key) for key in ("disease_auroc", "brier_score", "accuracy")]
+    metrics = [metric_from_name(key) for key in METRICS]
     execution = Execution(baselines=False)
     return Benchmark(suite, backend_of(name), metrics, execution=execution).run(records)
 
 
-def figures(result: BenchmarkResult) -> str:
+def figures(result: BenchmarkResult, keys: Sequence[str], digits: int = 3) -> str:
+    """Return figures with their intervals."""
     cells = []
-    for score in result.metric_scores.values():
+    for key in keys:
+        score = result.metric_scores[key]
         assert score.interval is not None
-        cells.append(f"{score.value:.3f} [{score.interval.low:.3f}, {score.interval.high:.3f}]")
-    return f"{len(result.evaluation_results):,} | " + " | ".join(cells).replace("0.", ".")
+        low, high = score.interval.low, score.interval.high
+        cells.append(f"{score.value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]")
+    return " | ".join(cells)
+
+
+def line(results: Sequence[BenchmarkResult]) -> str:
+    """Return cases, AUROC and Brier score, and by price the cost, the saving and what was deferred.
+
+    ``results`` are those of one reader at every price.
+    """
+    rows = results[0].evaluation_results
+    cells = [f"{len(rows):,}", figures(results[0], METRICS[:2])]
+    for result in results:
+        deferred = sum(row.abstained for row in result.evaluation_results) / len(rows)
+        cost = result.metric_scores["decision_cost"].value
+        cells += [f"{cost:.3f}", figures(result, METRICS[3:], 1), f"{deferred:.2f}"]
+    return " | ".join(cells)
 
 
 def main() -> None:
+    heads = " | ".join(f"cost at {p} | saved per 100 | deferred" for p in PRICES)
     for task in ("two-months", "six-months"):
-        everyone = Support2Suite(SuiteConfig(task=task), cases="all")
-        print(f"\n{task}: all patients | n | AUROC | Brier | accuracy")
+        print(f"\n{task}: all patients | n | AUROC | Brier | {heads}")
         for name in READERS:
-            print(f"| {name} | {figures(ran(everyone, name))} |", flush=True)
-        suite = Support2Suite(SuiteConfig(task=task))
+            everyone = [Support2Suite(SuiteConfig(task=task, price=p), cases="all") for p in PRICES]
+            print(f"| {name} | {line([ran(one, name) for one in everyone])} |", flush=True)
+        suite = Support2Suite(SuiteConfig(task=task, price=NEVER))
         readers = suite.readers
         common = [
             record
             for record in suite.load()
             if all(record.record_id in said for said in readers.values())
         ]
-        print(f"{task}: held out and read by all | n | AUROC | Brier | accuracy | price …")
+        print(f"{task}: held out and read by all | n | AUROC | Brier | {heads}")
+        for name in (*FITTED, *READERS):
+            priced = [Support2Suite(SuiteConfig(task=task, price=p)) for p in PRICES]
+            print(f"| {name} | {line([ran(one, name, common) for one in priced])} |", flush=True)
         results = {name: ran(suite, name, common) for name in (*FITTED, *READERS)}
-        for name, result in results.items():
-            skill = [skill_cells(result, price) for price in PRICES]
-            print(f"| {name} | {figures(result)} | {' | '.join(skill)} |", flush=True)
         for name in FITTED:
             model, physician = (
                 items_of_result(results[one], Source(one, model=one)) for one in (name, "physician")
@@ -87,8 +106,9 @@ def main() -> None:
 def leave_out(name: str, disease: str) -> str:
     """Certify a model without a disease group, and verify it on that group."""
     cases = "all" if name == "physician" else "held-out"
-    seven = Support2Suite(without=disease, cases=cases)  # type: ignore[arg-type]
-    eighth = Support2Suite(only=disease, cases=cases)  # type: ignore[arg-type]
+    config = SuiteConfig(price=NEVER)
+    seven = Support2Suite(config, without=disease, cases=cases)  # type: ignore[arg-type]
+    eighth = Support2Suite(config, only=disease, cases=cases)  # type: ignore[arg-type]
     run, new = (
         items_of_result(ran(one, name), Source(f"{name} {one.account()}", model=name, suite="s"))
         for one in (seven, eighth)

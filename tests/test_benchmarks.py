@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 from benchmarks.__main__ import APART, main, present
 
-PARTS = {"__main__", "timing", "coverage_worlds", "decision_skill"}
+PARTS = {"__main__", "timing", "coverage_worlds"}
 # Benchmark → constants that make it small. What is absent here is small by its options, below.
 SMALL: dict[str, dict[str, object]] = {
     "execution": {"N_CALLS": 10, "N_ROUNDS": 1, "SIZES": (10, 20)},

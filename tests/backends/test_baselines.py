@@ -19,12 +19,13 @@ from krisis.backends.baselines.fitted import Boosting, Logistic
 from krisis.backends.baselines.rules import Guideline, Ideal, RuleBackend
 from krisis.backends.catalogue import backend_from_name
 from krisis.benchmark import ask_baselines, baseline_scores
+from krisis.costs import Costs
 from krisis.data.base import Judgement, RecordListSuite, Task
 from krisis.data.ckd.suite import CKDSuite
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.errors import InvalidValue, UnknownName
 from krisis.execution.options import Execution
-from krisis.metrics import Accuracy
+from krisis.metrics import Accuracy, DecisionCost, DeferralSkill
 from krisis.metrics.abstention import DeferralAlignment
 
 NAMES = (
@@ -55,17 +56,20 @@ def test_a_baseline_sees_features_only(task, name):
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("features", ["reduced", "full"])
-def test_the_ideal_reader_has_the_best_deferral_alignment(task, features):
+def test_the_ideal_reader_is_the_best_by_cost_and_defers_best(task, features):
     suite = CKDSuite(SuiteConfig(task=task, features=features, n_synthetic=60))
-    only = [DeferralAlignment()]
-    scores = {}
+    both = [DeferralAlignment(), DeferralSkill(), DecisionCost()]
+    runs = {}
     for name in NAMES:
         backend = registry.find("backends", name)()
-        result = Benchmark(suite, backend, only, batch_size=64).run()
-        scores[name] = result.metric_scores["deferral_alignment"].value
-    best = scores.pop("ideal")
-    assert best == 1.0
-    assert best > max(scores.values())
+        runs[name] = Benchmark(suite, backend, both, batch_size=64).run().metric_scores
+    ideal = runs.pop("ideal")
+    assert ideal["deferral_skill"].value == ideal["deferral_alignment"].value == 1.0
+    for key in ("deferral_skill", "deferral_alignment"):
+        assert max(scores[key].value for scores in runs.values()) < 1.0
+    assert min(scores["decision_cost"].value for scores in runs.values()) > (
+        ideal["decision_cost"].value
+    )
 
 
 def test_the_ideal_reader_is_right_as_often_as_it_says():
@@ -86,10 +90,10 @@ def test_the_guideline_reader_beats_what_looks_at_nothing():
         assert guideline["decision_cost"].value < majority["decision_cost"].value
 
 
-def test_the_guideline_reader_abstains_at_the_stated_risk():
-    suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=200))
-    cautious, bold = Guideline(price=0.02), Guideline(price=0.49)
-    for backend in (cautious, bold):
+def test_the_guideline_reader_abstains_at_the_price_of_the_task():
+    cautious, bold = Guideline(), Guideline()
+    for backend, price in ((cautious, 0.02), (bold, 0.49)):
+        suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=200, price=price))
         backend.prepare(suite)
     records = suite.load()
     n_cautious = sum(cautious.evaluate(record).abstained for record in records)
@@ -127,7 +131,7 @@ def test_logistic_answers_a_batch_as_it_answers_each_case():
 
 def test_logistic_is_not_moved_by_the_labels_of_the_cases():
     suite = CKDSuite(SuiteConfig(n_synthetic=30))
-    backend, other = Logistic(least_confidence=0), Logistic(least_confidence=0)
+    backend, other = Logistic(answer_all=True), Logistic(answer_all=True)
     backend.prepare(suite)
     other.prepare(suite)
     flipped = [PatientRecord(r.features, 1 - r.label, {}, r.record_id) for r in suite.load()]
@@ -140,7 +144,7 @@ def test_logistic_works_with_words_and_a_single_member_of_a_class():
             rows = [("red", 1), ("red", 1), ("blue", 0), ("blue", 0), ("blue", 2)]
             return [PatientRecord({"colour": c, "n": i}, y) for i, (c, y) in enumerate(rows)]
 
-    backend = Logistic(least_confidence=0)
+    backend = Logistic(answer_all=True)
     backend.prepare(Words([]))
     assert backend.evaluate(PatientRecord({"colour": "red", "n": None}, 0)).prediction == 1
 
@@ -158,7 +162,7 @@ class Gaps(RecordListSuite):
 
 def test_boosting_sees_that_a_value_is_missing_and_logistic_does_not():
     asked = PatientRecord({"x": None, "n": 1.0}, 1)
-    boosting, logistic = Boosting(), Logistic(least_confidence=0)
+    boosting, logistic = Boosting(), Logistic(answer_all=True)
     for backend in (boosting, logistic):
         backend.prepare(Gaps([]))
     assert boosting.evaluate(asked).prediction == 1
@@ -172,8 +176,34 @@ def test_boosting_sees_that_a_value_is_missing_and_logistic_does_not():
 def test_the_price_of_the_task_says_when_a_fitted_baseline_abstains():
     backend = Logistic()
     backend.prepare(Gaps([]))
-    assert backend.identity()["least_confidence"] == 0.9
-    assert backend.evaluate(PatientRecord({"x": None, "n": 1.0}, 1)).abstained
+    response = backend.evaluate(PatientRecord({"x": None, "n": 1.0}, 1))
+    assert response.abstained
+    chances = response.signals["own_probabilities"]
+    assert sum(chances.values()) == pytest.approx(1)
+    assert max(chances.values()) < 0.9
+
+
+class Unequal(Gaps):
+    """A missed answer 1 costs ten times a false one, so a reader who is unsure says 1."""
+
+    tasks = (
+        Task("gap", "?", {0: "no", 1: "yes"}, costs=Costs({1: {0: 1}, 0: {1: 0.1}}, price=0.09)),
+    )
+
+
+def test_a_fitted_baseline_gives_the_answer_of_the_lowest_expected_cost():
+    asked = PatientRecord({"x": None, "n": 1.0}, 1)
+    backend, all_answers = Logistic(), Logistic(answer_all=True)
+    for one in (backend, all_answers):
+        one.prepare(Unequal([]))
+    response = backend.evaluate(asked)
+    chances = response.signals["own_probabilities"]
+    assert 0.1 < chances["1"] < 0.9
+    assert (response.prediction, response.confidence) == (1, pytest.approx(chances["1"], abs=1e-6))
+    # Who answers every case gives the likeliest answer, whatever it costs.
+    likeliest = max(chances, key=chances.__getitem__)
+    assert all_answers.evaluate(asked).prediction == int(likeliest)
+    assert all_answers.identity() == {"backend": "logistic", "answer_all": True}
 
 
 @pytest.mark.parametrize("backend", [Guideline(), Ideal()])
@@ -256,23 +286,11 @@ def test_an_unprepared_baseline_says_what_to_call(backend):
         backend.evaluate(PatientRecord({"sc": 1.0}, 0))
 
 
-def test_a_bad_threshold_is_refused():
-    with pytest.raises(InvalidValue, match="least_confidence"):
-        Logistic(least_confidence=1.2)
-    with pytest.raises(InvalidValue, match="risk"):
-        Guideline(price=0.0).prepare(CKDSuite())
-    with pytest.raises(UnknownName, match="option of the rule 'guideline': 'pric'; did you mean"):
-        Guideline(pric=0.1).prepare(CKDSuite())
-
-
-def test_identity_names_the_threshold():
-    assert Guideline(price=0.1).identity() == {"backend": "guideline", "price": 0.1}
-    prepared = Guideline()
-    prepared.prepare(CKDSuite())
-    assert prepared.identity() == {"backend": "guideline", "price": 0.2}
-    fitted = Logistic()
-    fitted.prepare(CKDSuite(SuiteConfig(n_synthetic=30)))
-    assert fitted.identity()["least_confidence"] == 0.8
+def test_a_wrong_option_is_refused():
+    with pytest.raises(InvalidValue, match="answer_all must be true or false, not 'yes'"):
+        Logistic(answer_all="yes")
+    with pytest.raises(UnknownName, match="option of the rule 'guideline': 'price'"):
+        Guideline(price=0.1).prepare(CKDSuite())
 
 
 @pytest.fixture(scope="module")

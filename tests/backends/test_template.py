@@ -47,7 +47,6 @@ TASK = Task(
     "Is it sepsis, or {reply}?",
     {0: "no", 1: "yes"},
     {"lactate": FeatureDescription("lactate", "mmol/L", "high in shock")},
-    "Abstain when unsure.",
 )
 
 
@@ -56,7 +55,10 @@ def test_slots_are_filled_once_and_other_braces_stand_for_themselves() -> None:
     assert prompt.system.startswith("Is it sepsis, or {reply}? Choose from:\n- 0: no\n- 1: yes\n\n")
     assert "Known:" not in prompt.system  # the task states no setting, so its paragraph goes
     assert 'Example of JSON: {"a": {"b": {}}} and {question}\n\n' in prompt.system
-    assert "Abstain when unsure. Confidence is the probability" in prompt.system
+    assert (
+        "An abstention costs a fifth of what a wrong answer costs. Confidence is the probability"
+        in prompt.system
+    )
     assert prompt.system.endswith("or null when you abstain>}")
     assert prompt.user == (
         "Here are the findings.\nFindings:\n- lactate: 4.2 mmol/L\n\nNow answer."
@@ -188,9 +190,9 @@ def test_prompts_and_cache_keys_are_those_of_earlier_versions() -> None:
 
 
 PINNED = {
-    "lab.yaml-band": "aaf0515f3f83bb7995bc788bdf30f3ce11ea5932dae20307d469753061bd7f8c",
+    "lab.yaml-band": "62841ef5c173aff269bfd7127694c3f1d53d1c1274700313e5047893f145cfea",
     "ckd-staging-reduced": "a281f0d334a46a63435241c42f28f7425734a0380f26bc21d094dde29a588e03",
-    "phq8-phq8-reduced": "a2d34559c6a6d5337183e81426a56b95336f96df19510e933a7d110f5fe3bea9",
+    "phq8-phq8-reduced": "22464cd49fffdd63027f5012da67fc15f6b2aeca6d1d0ee73c89d15d2661de4f",
 }
 
 

@@ -304,7 +304,7 @@ def the_columns_of_the_file(folder: Path) -> None:
 
 # Benchmark, prompts and reports (seeds 001 and 003) ----------------------------------------------
 
-DETECTION = Task("detection", "Is it so?", {0: "ckd", 1: "not ckd"}, {}, "Abstain when unsure.")
+DETECTION = Task("detection", "Is it so?", {0: "ckd", 1: "not ckd"})
 
 
 def cases(n: int) -> list[PatientRecord]:

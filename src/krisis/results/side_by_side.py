@@ -17,7 +17,9 @@ from krisis.statistics.intervals import Interval
 # metric of a run gets a column under its own name.
 HEADINGS = {
     "decision_skill": "Decision Skill",
+    "cost_saved": "Saved per 100",
     "decision_cost": "Decision Cost",
+    "deferral_skill": "Deferral Skill",
     "right_decisions": "Right Decisions",
     "answerable_accuracy": "Answerable Accuracy",
     "inappropriate_answer_rate": "Inappropriate Answers",

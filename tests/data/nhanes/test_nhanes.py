@@ -150,15 +150,23 @@ def test_the_truth_and_all_that_is_not_on_the_list_leave_the_prompt_as_it_is(sui
 
 
 @pytest.mark.parametrize(
-    ("risk", "words"), [(0.2, "a fifth"), (0.05, "a twentieth"), (0.12345678, "12.345678 %")]
+    ("price", "words"),
+    [
+        (0.2, "a fifth as much as"),
+        (None, "a twentieth as much as"),
+        (0.12345678, "12.345678 % of"),
+    ],
 )
-def test_the_prompt_states_the_price(risk, words):
-    suite = DiabetesSuite(deferral={"risk": risk})
+def test_the_prompt_states_the_costs(price, words):
+    suite = DiabetesSuite(SuiteConfig(price=price))
     record = suite.load()[0]
     prompt = text_of(suite, record.features)
-    assert f"An abstention costs {words} of what a wrong answer costs." in prompt
-    assert suite.task.price == risk
-    assert suite.task.costs.defer == pytest.approx(100 * risk)
+    assert (
+        "A false alarm counts a tenth as much as a missed disease. An abstention counts "
+        f"{words} a missed disease."
+    ) in prompt
+    assert suite.task.costs.price == (price or 0.05)
+    assert suite.describe()["costs"]["price"] == (price or 0.05)
 
 
 def test_a_prompt_says_eighty_or_older(suite):
@@ -241,10 +249,8 @@ def test_a_share_that_holds_out_nobody_with_values_is_refused():
     [
         ({"features": "full"}, {}, InvalidValue, "features='full' is no choice"),
         ({"n_synthetic": 5}, {}, InvalidValue, "n_synthetic=5 asks"),
-        ({}, {"deferral": {"risk": 1.5}}, InvalidValue, "between 0 and 1, not 1.5"),
-        ({}, {"deferral": {"risk": "x"}}, InvalidValue, "not 'x'"),
-        ({}, {"deferral": {"margin": 1}}, UnknownName, "margin"),
-        ({}, {"deferral": "margin"}, InvalidValue, "must be a mapping"),
+        ({"price": 1.5}, {}, InvalidValue, "above 0 and below 1, .* not 1.5"),
+        ({"price": "x"}, {}, InvalidValue, "not 'x'"),
         ({"task": "glycaemia"}, {}, UnknownName, "glycaemia.*undiagnosed"),
     ],
 )

@@ -15,6 +15,7 @@ from krisis.data.base import PatientRecord, SuiteConfig
 from krisis.data.phq8.commands import synthetic_interviews
 from krisis.data.phq8.corpus import write_directory
 from krisis.data.phq8.suite import PHQ8Suite
+from krisis.data.phq8.task import TASK
 from krisis.execution.options import Execution
 from krisis.metrics import BrierScore, TotalBias
 from krisis.metrics.base import Rows
@@ -118,7 +119,7 @@ def test_runs_side_by_side_begin_with_the_headline(
 ) -> None:
     table = side_by_side({"zero": zero, "perfect": perfect})
     assert [column.key for column in table.columns] == [
-        *("decision_skill", "decision_cost"),
+        *("decision_skill", "cost_saved", "decision_cost", "deferral_skill"),
         *("right_decisions", "answerable_accuracy", "inappropriate_answer_rate"),
         *("quadratic_weighted_kappa", "total_mae", "total_bias", "screening_sensitivity"),
         "answer_rate",
@@ -137,16 +138,17 @@ def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_besid
     deltas = comparison.pairs[0].deltas
     named = perfect.provenance.task_facts.metrics
     assert deltas["decision_skill"].delta > 0.3
-    assert deltas["decision_skill"].verdict() == "better"
+    assert deltas["decision_cost"].verdict() == "better"
     assert deltas["quadratic_weighted_kappa"].delta == pytest.approx(1)
     assert deltas["quadratic_weighted_kappa"].interval.low > 0
-    for key in named[1:]:
+    beside = [key for key in named if key != "decision_cost"]
+    for key in beside:
         assert math.isnan(deltas[key].p_value)
         assert deltas[key].verdict() in ("not tested", "not comparable")
-    assert not set(named[1:]) & comparison.tied_with_best().keys()
+    assert not set(beside) & comparison.tied_with_best().keys()
     words = said(comparison.document())
-    assert "Not tested: Decision Cost, Right Decisions, " in words
-    assert [key for key, one in deltas.items() if one.test] == ["decision_skill"]
+    assert "Not tested: Decision Skill, " in words
+    assert [key for key, one in deltas.items() if one.test] == ["decision_cost"]
     plain = replace(options, metrics=[key for key, one in deltas.items() if one.test])
     alone = compare_runs(runs, plain).pairs[0].deltas
     assert all(one.p_adjusted == deltas[key].p_adjusted for key, one in alone.items())
@@ -156,12 +158,14 @@ def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_besid
     assert all(one.test for one in both.pairs[0].deltas.values())
 
 
-def test_without_deferral_labels_skill_1_is_every_score_right(tmp_path: Path) -> None:
+def test_without_an_ideal_reader_every_score_right_saves_the_whole_constant_cost(
+    tmp_path: Path,
+) -> None:
     interviews = synthetic_interviews(12, seed=1, withheld_rate=0.0)
     write_directory(tmp_path / "own", interviews)
     own = run(PerfectReader(), PHQ8Suite(data=tmp_path / "own", split="all"))
     leading = next(iter(own.metric_scores.values()))
-    assert (leading.key, leading.value) == ("decision_skill", 1.0)
+    assert (leading.key, leading.value) == ("cost_saved", pytest.approx(100 * TASK.costs.price))
     assert own.metric_scores["quadratic_weighted_kappa"].value == 1.0
     assert "right_decisions" not in own.metric_scores
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from krisis.costs import ASSUMED_PRICE
 from krisis.data.table.check import CheckedSuite, check_draft
 from krisis.data.table.columns import (
     MOST_CATEGORIES,
@@ -571,6 +572,11 @@ def _task(columns: Columns) -> Iterator[tuple[str, object]]:
         yield "question", f"{TODO}: the question that the model is asked, in one sentence"
         yield "label", Noted({"column": TODO}, "the column with the truth, or an SQL expression")
         yield "answers", {0: f"{TODO}: what 0 means", 1: f"{TODO}: what 1 means"}
+    above = [
+        "What does a deferral cost, if a wrong answer costs 1? 0.2 is assumed until you change it.",
+        "Errors may cost different amounts: costs: {ill: {well: 1}, well: {ill: 0.5}}",
+    ]
+    yield "price", Noted(ASSUMED_PRICE, "a fifth of a wrong answer", above=above)
     above = []
     if columns.deferral:
         yield "deferral", {"column": columns.deferral.name}

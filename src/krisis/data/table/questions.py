@@ -316,6 +316,7 @@ class Question:
             groups={name: name for name in self.declaration.groups},
             paraphrase=spec.paraphrase,
             costs=self._costs(),
+            due_by="label" if spec.deferral or spec.uncertainty else "costs",
         )
 
     def _costs(self) -> Costs:
