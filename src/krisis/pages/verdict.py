@@ -234,6 +234,7 @@ class _Judge:
                 judging.usable_alone,
                 answers=self._answers_of(in_force) if in_force.certified else None,
                 lowest_risk=in_force.lowest_risk,
+                shown_too_risky=_is_too_risky(in_force, self.level),
                 risk=in_force.bound.risk,
                 reason=reason,
             )
@@ -441,8 +442,13 @@ def usable_line(in_force: ThresholdInForce) -> Finding:
     is_share = in_force.is_share
     words = f"{{}} wrong in its {most}" if is_share else f"mean cost {{}} in its {most}"
     figures = [Stated(words=words, estimate=lowest, kind="share" if is_share else "figure")]
-    answer: Reply = "no" if in_force.no_size_helps else "cannot tell"
+    answer: Reply = "no" if _is_too_risky(in_force) else "cannot tell"
     return Finding("usable", question, answer, figures, reason=in_force.reason)
+
+
+def _is_too_risky(in_force: ThresholdInForce, level: float = DEFAULT_LEVEL) -> bool:
+    search = in_force.search
+    return search is not None and judging.too_risky_everywhere(search, level)
 
 
 # --- Left for people ------------------------------------------------------------------------
