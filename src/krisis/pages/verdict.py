@@ -436,7 +436,7 @@ def _confidence_figure(figure: Figure, *, brief: bool) -> Stated:
         words = "{} off over the range (limit {limit})"
     else:
         more = "less" if is_low else "more"
-        words = f"its most confident tenth is wrong {{}} {more} often than stated (limit {{limit}})"
+        words = f"most confident tenth wrong {{}} {more} often than stated (limit {{limit}})"
     return Stated(words=words, estimate=size, kind="points", brief=brief)
 
 
