@@ -1,6 +1,6 @@
 """The lines of the verdict as a page shows them: word, figures, limits, and what would tell.
 
-The rules are tested in `tests/decisions/test_judging.py`; here each word is read beside its figures.
+The rules are tested in `tests/decisions/test_judging.py`; here a word is read beside its figures.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from hypothesis import strategies as st
 from tests.invented_runs import invented_rows, result_of
 
 from krisis.costs import ASSUMED, Costs
-from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.disease import default_classification_metrics
 from krisis.metrics.scoring import metrics_from_names, score_all
+from krisis.metrics.table import Table
 from krisis.pages.document import Finding, Verdict
 from krisis.pages.groups import ANSWERED, RIGHT, group_figures
 from krisis.pages.numbers import Estimate
 from krisis.pages.terminal import terminal_text
-from krisis.pages.verdict import groups_line, threshold_verdict, verdict_of
+from krisis.pages.verdict import groups_line, threshold_verdict, usable_line, verdict_of
+from krisis.results.attrition import Attrition
 from krisis.results.base import scores_by_source
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result, source_of
@@ -39,7 +42,7 @@ FIFTH = Costs(price=0.2)
 
 
 def row(number: int, said: str, *, due: bool | None = None, **more: Any) -> EvaluationResult:
-    """Return a case of truth 1 (odd numbers) or as given: right, wrong, deferred, broken or lost."""
+    """Return a case, of truth 1 if odd or as given: right, wrong, deferred, broken or lost."""
     truth = more.pop("truth", number % 2)
     metadata: dict[str, Any] = {} if due is None else {"should_abstain": due}
     metadata |= more.pop("metadata", {})
@@ -105,7 +108,7 @@ def labelled(due: tuple[int, int], safe: tuple[int, int]) -> list[EvaluationResu
 # --- What was found to be false on the first screen ------------------------------------------
 
 
-def rare_disease(n: int = 280, n_ill: int = 10) -> list[EvaluationResult]:
+def rare_disease(n: int = 1400, n_ill: int = 50) -> list[EvaluationResult]:
     """Return what "no" to everybody says of a disease that 3.6 % have."""
     return [
         EvaluationResult(0, int(i < n_ill), confidence=0.97, record_id=str(i), cluster_id=str(i))
@@ -118,7 +121,7 @@ def test_no_to_everybody_is_neither_usable_nor_worth_using() -> None:
     assert answers(verdict)["worth"] == "no"
     line = verdict.line("usable")
     assert (line.answer, line.reason) == ("no", "answering no CKD to everybody does as well")
-    assert "misses 10 of 10 diseased" in line.sentence()
+    assert "misses 50 of 50 diseased" in line.sentence()
     # Where deferring is dear the constant answer is the best policy, and still no good.
     assert answers(judged(rare_disease(), costs=Costs(price=0.9)))["usable"] == "no"
 
@@ -126,8 +129,8 @@ def test_no_to_everybody_is_neither_usable_nor_worth_using() -> None:
 def test_who_finds_no_diseased_says_so_on_the_first_screen() -> None:
     line = judged(rare_disease()).line("missed")
     assert line.answer is None
-    assert line.brief() == "of 10 with CKD: 0 found, 10 told no CKD, 0 left for people"
-    assert "3.6 % (1.9–6.3) of those told no CKD have CKD" in line.sentence()
+    assert line.brief() == "of 50 with CKD: 0 found, 50 told no CKD, 0 left for people"
+    assert "3.6 % (2.7–4.6) of those told no CKD have CKD" in line.sentence()
 
 
 def test_two_thirds_rightly_deferred_and_answered_are_partly() -> None:
@@ -162,7 +165,7 @@ def test_half_right_on_an_exam_is_no_and_says_what_a_deferral_costs() -> None:
 
 def test_what_an_extra_computes_changes_no_word() -> None:
     rows = rows_of((190, "right"), (10, "wrong"), confidence=0.95)
-    stored = {"logistic": rows_of((160, "right"), (40, "wrong"))}
+    stored = {"logistic": rows_of((165, "right"), (35, "wrong"))}
     without = judged(rows, baselines=stored)
     beside = {**stored, "boosting": rows_of((200, "right")), "ideal": rows_of((200, "right"))}
     assert judged(rows, baselines=beside) == without
@@ -174,8 +177,8 @@ def test_a_run_that_goes_on_gives_figures_without_words() -> None:
     result = run_of([*rows, *rows_of((20, "right"), start=5000, due=False)])
     whole = verdict_of(result)
     assert answers(whole)["deferral"] == "yes"
-    result.stop, result.n_loaded = Unfinished(), len(result.rows) + 5
-    assert result.n_left == 5
+    result.stop = Unfinished("5 records have no answer yet")
+    result.attrition = Attrition.of(result.rows, len(result.rows) + 5)
     going_on = verdict_of(result)
     assert set(answers(going_on).values()) == {None}
     line = going_on.line("deferral")
@@ -222,7 +225,7 @@ def test_the_eight_metrics_are_on_the_first_screen_with_both_counts() -> None:
 def test_a_share_is_the_same_number_in_words_and_in_the_table() -> None:
     rows = rows_of((15, "right"), (5, "wrong"))
     result = run_of(rows)
-    scored = result.scored(default_classification_metrics(), BootstrapOptions(n_resamples=20))
+    scored = result.scored(metrics_from_names(["accuracy"]), BootstrapOptions(n_resamples=20))
     screen = terminal_text(scored.document(), verbose=False)
     (accuracy,) = [one for one in screen.splitlines() if one.startswith("Accuracy ")]
     assert "0.75 (" in accuracy
@@ -254,8 +257,8 @@ def test_a_group_whose_disease_is_missed_is_watched() -> None:
 
 
 def test_an_answer_count_says_what_it_counts() -> None:
-    """100 rows of 46 patients: one answer of each is tested, and no more than 46."""
-    rows = [row(i, "right", confidence=0.9, cluster_id=str(i % 46), due=False) for i in range(100)]
+    """92 rows of 46 patients: one answer of each is tested, and no more than 46."""
+    rows = [row(i, "right", confidence=0.9, cluster_id=str(i % 46), due=False) for i in range(92)]
     reason = judged(rows).line("usable").reason
     assert reason.startswith("46 patients, one answer of each, are too few")
 
@@ -325,11 +328,12 @@ def agrees(line: Finding) -> None:
         assert word != "no" or skill.high < 0.2 or "never" in line.reason
     if line.key == "correctness" and word in ("yes", "no"):
         cost = re.match(
-            r"an answer costs ([\d.]+) \(([\d.]+)–([\d.]+)\), deferring ([\d.]+)",
+            r"an answer costs ([\d.]+)(?: \(([\d.]+)–([\d.]+)\))?, deferring ([\d.]+)",
             str(line.figures[0]),
         )
         assert cost is not None
-        _, low, high, price = map(float, cost.groups())
+        value, low, high, price = (float(one or cost[1]) for one in cost.groups())
+        assert low <= value <= high
         assert high < price if word == "yes" else low > price
     if line.key == "confidence" and word in ("yes", "no"):
         assert figure.bound is not None
@@ -463,7 +467,7 @@ def test_a_rival_with_cheaper_answers_is_named_beside_right_answers() -> None:
     line = judged(rows, baselines={"logistic": good}).line("correctness")
     assert line.answer == "partly"
     assert re.match(
-        r"logistic is cheaper by 0\.07\d? \(.*\) where both answered$", str(line.compared[0])
+        r"logistic is cheaper by 0\.08 \(.*\) where both answered$", str(line.compared[0])
     )
 
 
@@ -532,20 +536,34 @@ def test_a_hopeless_model_is_not_usable() -> None:
     )
 
 
+SCALE = ((0, "never"), (1, "rarely"), (2, "often"), (3, "always"))
+BY_DISTANCE = Costs.by_distance(range(4), price=0.2)
+
+
+def by_mean_cost(rows: list[EvaluationResult]) -> tuple[Table, ThresholdInForce]:
+    """Return rows on a scale of 0 to 3, and the threshold that their mean cost certifies."""
+    task = TaskFacts(
+        "t", SCALE, ordered=True, default_loss="abs", costs=BY_DISTANCE, groups={"site": "site"}
+    )
+    result = BenchmarkResult(rows, {}, {}, "m", {"task_facts": task})
+    run = items_of_result(result, source_of(result))
+    return run.table, threshold_of_run(run, score=ScoreOptions(loss="cost"))
+
+
 def test_a_mean_cost_is_not_called_a_risk() -> None:
-    """Half of the answers are three places off on a scale of 0 to 3."""
-    scale = ((0, "never"), (1, "rarely"), (2, "often"), (3, "always"))
-    costs = Costs.by_distance(range(4), price=0.2)
-    task = TaskFacts("t", scale, ordered=True, default_loss="abs", costs=costs)
-    rows = [
-        EvaluationResult(3 * (i % 2), 0, confidence=0.9, record_id=str(i), cluster_id=str(i))
-        for i in range(200)
-    ]
-    verdict = verdict_of(BenchmarkResult(rows, {}, {}, "m", {"task_facts": task}))
-    line = verdict.line("usable")
+    """Half of the answers are three places off, which costs 1 each."""
+    rows = [EvaluationResult(3 * (i % 2), 0, confidence=0.9, record_id=str(i)) for i in range(200)]
+    line = usable_line(by_mean_cost(rows)[1])
     assert line.question == "Usable alone at a mean cost of 0.05?"
     assert str(line.figures[0]) == "mean cost 0.500 in its 200 most confident answers"
-    assert "off by 1.5" in verdict.line("correctness").sentence()
+
+
+def test_answers_in_order_are_off_by_a_distance() -> None:
+    task = TaskFacts("t", SCALE, ordered=True, default_loss="abs", costs=BY_DISTANCE)
+    rows = [EvaluationResult(3 * (i % 2), 0, record_id=str(i)) for i in range(200)]
+    line = verdict_of(BenchmarkResult(rows, {}, {}, "m", {"task_facts": task})).line("correctness")
+    assert "off by 1.5 (1.3–1.7) on average in 200 answers" in line.brief()
+    assert line.reason == "deferring would be cheaper"
 
 
 @pytest.mark.parametrize(
@@ -652,10 +670,7 @@ def test_groups_at_a_certified_threshold_are_held_to_the_bound() -> None:
 
 
 def test_groups_are_held_to_the_bound_of_a_mean_cost() -> None:
-    """One place off on a scale of 0 to 3 costs a third; 50 of 60 in one group, none elsewhere."""
-    scale = ((0, "never"), (1, "rarely"), (2, "often"), (3, "always"))
-    costs = Costs.by_distance(range(4), price=0.2)
-    task = TaskFacts("t", scale, default_loss="abs", groups={"site": "site"}, costs=costs)
+    """One place off costs a third; 50 of 60 in one group, none elsewhere."""
     rows = [
         EvaluationResult(
             int(i < 50),
@@ -666,9 +681,12 @@ def test_groups_are_held_to_the_bound_of_a_mean_cost() -> None:
         )
         for i in range(1500)
     ]
-    line = verdict_of(BenchmarkResult(rows, {}, {}, "m", {"task_facts": task})).line("groups")
-    assert line.figures[0].words.startswith("site b: ")
-    assert line.figures[0].estimate.value == pytest.approx(50 / 180)
+    table, in_force = by_mean_cost(rows)
+    assert in_force.certified
+    (found,) = groups_line(table, in_force).figures
+    assert str(found).startswith("site b: mean cost 0.28 (")
+    assert found.estimate.value == pytest.approx(50 / 180)
+    assert str(found).endswith(" (at most 0.05 allowed)")
 
 
 def test_groups_of_like_names_are_not_mixed_up() -> None:

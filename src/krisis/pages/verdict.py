@@ -560,8 +560,13 @@ class _Watched:
             limit = float(lost[rest].mean())
             is_worse = self._gap(lost, here, rest).low > 0
             beside = f"the others {_percent(limit)}"
+        if not is_worse:
+            return []
         usual = replace(self._share(lost, here, self.level), bound=limit)
-        return [Stated(words=f"{name}: {{}} wrong ({beside})", estimate=usual)] * is_worse
+        if in_force.certified and not in_force.is_share:
+            words = f"{name}: mean cost {{}} ({beside})"
+            return [Stated(words=words, estimate=usual, kind="figure")]
+        return [Stated(words=f"{name}: {{}} wrong ({beside})", estimate=usual)]
 
     def _missed(self, name: str, inside: BoolArray) -> list[Stated]:
         if self.missed is None:
