@@ -159,8 +159,9 @@ class _Judge:
             figures.append(_stated(words, found.figure, kind="figure", brief=False))
         if saved is not None:
             policy = self._policy(self.run.rows.best_constant)
-            words = f"saves {{}} per 100 {self.task.unit}s against {policy}"
-            figures.insert(0, _stated(words, saved, kind="figure"))
+            figures.insert(0, _saving(saved, self.task.unit, policy))
+            if saved.value < 0 and found.reason == "no better":
+                found = replace(found, reason="")  # the figure says it
         for one in found.beside:
             rival = one.name.removeprefix("saved per 100 against ")
             if rival != one.name:
@@ -242,10 +243,8 @@ class _Judge:
         if in_force.certified:
             figures = list(plain.figures)
             if found.figure is not None and self.run.rows.n_patients >= judging.FEWEST_PATIENTS:
-                words = f"saves {{}} per 100 {self.task.unit}s against always deferring"
-                if found.comparator != ALWAYS_DEFER:
-                    words = words.replace("always deferring", self._policy(found.comparator))
-                figures.append(_stated(words, found.figure, kind="figure"))
+                policy = self._policy(found.comparator or ALWAYS_DEFER)
+                figures.append(_saving(found.figure, self.task.unit, policy))
             missed = Missed.of(self.run.scored, self._answers_of(in_force))
             if missed is not None and missed.ill.any():
                 n, _, told, _ = missed.counts()
@@ -340,7 +339,9 @@ class _Judge:
             "not shown": f"not shown to be better than {policy}" if key == "worth" else "",
             "no rival": rival,
             "rival not beaten": f"not shown to be cheaper than {found.comparator}",
-            "no better": f"{policy} does as well",
+            "no better": f"{policy} does as well"
+            if found.comparator != self.run.rows.best_constant
+            else "it is no better",
             "a constant does as well": f"{policy} does as well",
             "too few patients": f"fewer than {judging.FEWEST_PATIENTS} {person}s: figures, no word",
             "too many not evaluated": f"{count(n_missing)} {unit}s were not evaluated: resume the "
@@ -352,7 +353,9 @@ class _Judge:
             "abstention was not offered": "no row abstains: name the column with --abstained, if "
             "abstaining was offered",
             "no label": f"no {unit} says whether it should be deferred: name the column with "
-            "--should-defer",
+            "--should-defer"
+            if self.is_imported
+            else f"no {unit} says whether it should be deferred: label some in the data",
             "checklist": "a checklist, on which no word rests",
             "no due case": f"no {unit} is due for deferral",
             "no safe case": f"every {unit} is due for deferral",
@@ -369,7 +372,8 @@ class _Judge:
             "too few confidences": f"fewer than {judging.FEWEST_CONFIDENCES} answers with a "
             f"confidence: more {person}s would tell",
         }
-        if found.reason.startswith("too few") and found.reason not in known:
+        is_of_kind = found.reason.endswith((" due cases", " safe cases"))
+        if is_of_kind and found.reason not in known:
             kind = "due" if "due" in found.reason else "safe"
             return (
                 f"fewer than {judging.FEWEST_OF_A_KIND} {kind} cases, or {person}s with one: more "
@@ -387,6 +391,15 @@ _PRICED: dict[str, Callable[[JudgedRows, float], Judgement]] = {
     "deferral": judging.knew_when,
     "correctness": judging.right_when_answered,
 }
+
+
+def _saving(saved: Figure, unit: str, policy: str) -> Stated:
+    """Say what is saved against a policy, or how much more it costs."""
+    estimate = Estimate.of(saved.value, saved.interval, bound=saved.limit)
+    words = f"saves {{}} per 100 {unit}s against {policy}"
+    if estimate.value < 0:
+        words, estimate = f"costs {{}} more per 100 {unit}s than {policy}", estimate.negated()
+    return Stated(words=words, estimate=estimate, kind="figure")
 
 
 def _named(found: Judgement, name: str) -> Figure | None:
