@@ -139,6 +139,64 @@ def test_no_command_deletes_what_a_journal_names(
 
 @WHOSE
 @pytest.mark.parametrize("name", ["victim", "{folder}/victim"], ids=["relative", "absolute"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [
+            "figure",
+            "good.krisis",
+            "evil.krisis",
+            "--kind",
+            "forest",
+            "-m",
+            "accuracy",
+            "-o",
+            "f.svg",
+        ],
+        ["plan", "estimate", "-m", "accuracy", "--from", "evil.krisis", "--half-width", "0.02"],
+        ["monitor", "certificate.json", "--new", "evil.krisis"],
+        ["verify", "certificate.json", "evil.krisis"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_command_that_takes_a_run_second_deletes_what_a_journal_names(
+    run_file: Path, words: list[str], name: str, whose: str
+) -> None:
+    folder = run_file.parent
+    write_run(folder / "good", result_of(invented_rows(N), "good"))
+    certify = "certify good.krisis --risk 0.9 --max-not-evaluated 0.5 -o certificate.json"
+    assert krisis(*certify.split(), cwd=folder).returncode == 0
+    if whose != "own":
+        make_strange(run_file)
+    (folder / "victim").write_text("mine\n")
+    write_journal(run_file, name.format(folder=folder))
+    before = content_of(folder)
+    done = krisis(*words, cwd=folder)
+    assert done.returncode == 2, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "evil.krisis-journal" in done.stderr
+    assert content_of(folder) == before
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "inspect", "lm-eval"])
+def test_an_import_of_a_run_is_refused_without_a_look_at_its_journal(
+    run_file: Path, kind: str
+) -> None:
+    folder = run_file.parent
+    (folder / "victim").write_text("mine\n")
+    write_journal(run_file, str(folder / "victim"))
+    before = content_of(folder)
+    columns = [] if kind in ("inspect", "lm-eval") else ["--truth", "x", "--prediction", "y"]
+    done = krisis("import", "evil.krisis", "--as", kind, *columns, "-o", "out", cwd=folder)
+    assert done.returncode == 2, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "evil.krisis" in done.stderr
+    assert content_of(folder) == before
+    assert not (folder / "out").exists()
+
+
+@WHOSE
+@pytest.mark.parametrize("name", ["victim", "{folder}/victim"], ids=["relative", "absolute"])
 def test_the_viewer_deletes_nothing_that_a_journal_names(
     run_file: Path, name: str, whose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
