@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -320,8 +321,66 @@ def test_data_with_a_journal_that_is_no_file_are_refused_and_not_waited_for(
     journal = sqlite_edge.journal_of(path)
     journal.unlink()
     getattr(os, make)(journal)
-    with pytest.raises(InvalidFile, match=r"data\.sqlite-journal is not a file"):
+    with pytest.raises(InvalidFile, match=r"data\.sqlite-journal is not a file of its own"):
         databases.load_database(databases.new_connection(), path, "select * from more")
+
+
+SECOND_NAMES = pytest.mark.skipif(os.name == "nt", reason="SQLite holds the files it opens there")
+
+
+@SECOND_NAMES
+@pytest.mark.parametrize("in_log_mode", [False, True])
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", "-lock"])
+def test_a_file_of_the_user_that_has_a_second_name_beside_a_run_is_not_changed(
+    run_file: Path, suffix: str, in_log_mode: bool
+) -> None:
+    """An archive can make any name a hard link to a file that is already where it is unpacked."""
+    described, folder = read_description(run_file), run_file.parent
+    if in_log_mode:
+        with closing(sqlite3.connect(run_file)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+    (folder / "victim").write_text("mine\n" * 1000)
+    os.link(folder / "victim", f"{run_file}{suffix}")
+    before = content_of(folder)
+    for words in ("show evil.krisis", "forget evil.krisis --patient patient-000000"):
+        done = krisis(*words.split(), cwd=folder)
+        assert done.returncode == 2, done
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert f"evil.krisis{suffix} is a link" in done.stderr
+    with pytest.raises(InvalidFile, match="is a link"):
+        RunWriter.resume(run_file, described, ())
+    with suppress(InvalidFile):
+        write_briefly(run_file, lambda connection: None)
+    assert content_of(folder) == before
+
+
+def test_a_run_may_have_a_second_name_itself(run_file: Path) -> None:
+    os.link(run_file, run_file.with_name("kept.krisis"))
+    assert load_run(run_file).damage == ""
+
+
+@SECOND_NAMES
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_file_of_the_user_that_has_a_second_name_beside_data_is_not_changed(
+    tmp_path: Path, suffix: str, link: Callable[[Path, str], None]
+) -> None:
+    path = tmp_path / "data.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE more (x)")
+        connection.commit()
+    (tmp_path / "victim").write_text("mine\n" * 1000)
+    link(tmp_path / "victim", f"{path}{suffix}")
+    before = content_of(tmp_path)
+    refused = rf"data\.sqlite{suffix} is not a file of its own"
+    with pytest.raises(InvalidFile, match=refused):
+        databases.load_database(databases.new_connection(), path, "select * from more")
+    with pytest.raises(InvalidFile, match=refused):
+        draft._tables(path)
+    with pytest.raises(InvalidFile, match=refused):
+        ReplyCache(path)
+    assert content_of(tmp_path) == before
 
 
 def test_an_index_with_a_journal_that_names_another_file_is_not_opened(tmp_path: Path) -> None:
