@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from krisis.costs import Costs
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
 from krisis.metrics.items import RunItems
@@ -80,9 +81,14 @@ def _spec(runs: Mapping[str, BenchmarkResult], options: FigureOptions, style: St
     if options.kind == "deferral":
         return deferral(runs, style)
     drawn, reasons = dict[str, DecisionCurve | Decision](), dict[str, str]()
+    first: Costs | None = None
     for name, run in runs.items():
         try:
-            drawn[name] = _decided(items_of_result(run, source_of(run)), options.kind)
+            items = items_of_result(run, source_of(run))
+            costs = items.table.answers.costs
+            if options.kind == "cost" and not costs.same(first := first or costs):
+                raise InvalidValue("it is judged by other costs")
+            drawn[name] = _decided(items, options.kind)
         except UserError as error:
             reasons[name] = str(error).partition(";")[0]
     return replace(_of_decisions(drawn, style), reasons=reasons)
