@@ -135,7 +135,7 @@ def test_a_forged_certificate_is_refused(
 def test_a_number_beyond_all_numbers_is_refused(words: tuple[str, ...], stranger: Stranger) -> None:
     # A checksum is of strict JSON, in which infinity is null.
     text = stranger.certificate(parts(threshold=None)).replace(
-        '"threshold": null, "reason"', '"threshold": 1e400, "reason"'
+        '"threshold": null, "laxest"', '"threshold": 1e400, "laxest"'
     )
     is_refused(stranger.gives(text, "c.json", *words), "finite number")
 

@@ -148,7 +148,8 @@ def _disease(parts: Sequence[Threshold]) -> Iterator[str]:
     for part in parts:
         if part.disease is not None and part.threshold is not None:
             sentence = disease_sentence(DiseaseCounts(**part.disease.model_dump()))
-            yield f"{_name(part.group)}: {sentence}" if part.group else sentence
+            named = f"{_name(part.group)}: {sentence[0].lower()}{sentence[1:]}"
+            yield named if part.group else sentence
 
 
 def _coverage(part: Threshold) -> Estimate:

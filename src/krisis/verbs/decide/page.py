@@ -107,8 +107,8 @@ def cost_figures(run: RunItems) -> list[Content]:
     table = Table(
         columns=[
             Column("name", "right answer"),
-            *(Column("figure", f"cost of {answers.name(one)}") for one in allowed),
-            Column("figure", "cost of deferring"),
+            *(Column("figure", f"answer {answers.name(one)}") for one in allowed),
+            Column("figure", "deferral"),
         ],
         rows=[
             [answers.name(truth), *(costs.of(truth, one) for one in allowed), costs.price]
