@@ -80,7 +80,7 @@ def _decide(**options: Any) -> Any:
 
 
 def _verified(wrong: int, by: tuple[str, ...] = ()) -> Any:
-    certificate = krisis.certify(sure(), risk=0.1, by=by)
+    certificate = krisis.certify(sure(), risk=0.1, by=by, price=0.9)
     return krisis.verify(certificate, sure(start=1000, wrong=wrong))
 
 
@@ -154,7 +154,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     ),
     "decide.curve": lambda: krisis.decide(run("careful"), curve=True, max_not_evaluated=0.1),
     "monitor.broken": lambda: krisis.monitor(
-        krisis.certify(sure(), risk=0.1, by=["sex"]), sure("sure", start=300, wrong=3)
+        krisis.certify(sure(), risk=0.1, by=["sex"], price=0.9), sure("sure", start=300, wrong=3)
     ),
     "sheet": _sheet,
     "scores": lambda: MetricScores(run("careful").metric_scores),
