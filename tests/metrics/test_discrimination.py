@@ -546,15 +546,19 @@ def forecasts():
     return chance, truth, rows
 
 
-def test_auroc_and_brier_of_a_reader_by_probabilities_are_over_all_it_judged(forecasts):
+def test_auroc_of_a_reader_by_probabilities_is_over_all_it_judged(forecasts):
     chance, truth, rows = forecasts
     table = Rows(rows, Answers((0, 1), positive=1))
     assert 0.2 < np.mean([row.abstained for row in rows]) < 0.8
-    auroc, auprc, brier = DiseaseAUROC()(table), DiseaseAUPRC()(table), BrierScore()(table)
+    auroc, auprc = DiseaseAUROC()(table), DiseaseAUPRC()(table)
     assert auroc.value == pytest.approx(oracle.roc_auc_score(truth, chance), abs=1e-9)
     assert auprc.value == pytest.approx(oracle.average_precision_score(truth, chance), abs=1e-9)
-    assert brier.value == pytest.approx(float(np.mean((chance - truth) ** 2)), abs=1e-6)
-    assert auroc.n_evaluated == brier.n_evaluated == 300
+    assert auroc.n_evaluated == 300
+    # The Brier score is the first version's: over what was answered.
+    kept = np.array([not row.abstained for row in rows])
+    brier = BrierScore()(table)
+    assert brier.value == pytest.approx(float(np.mean((chance - truth)[kept] ** 2)), abs=1e-6)
+    assert brier.n_evaluated == kept.sum()
     assert auroc.details["n_answers_not_ranked"] == 0
     # What was answered is told apart all the same.
     answered = [row for row in rows if not row.abstained]
@@ -591,7 +595,7 @@ def test_intervals_and_comparisons_take_the_deferred_forecasts_too(forecasts):
     *_, rows = forecasts
     answers = Answers((0, 1), positive=1)
     table = Rows(rows, answers)
-    scores = score_all([DiseaseAUROC(), BrierScore()], table, intervals=OPTIONS)
+    scores = score_all([DiseaseAUROC()], table, intervals=OPTIONS)
     for score in scores.values():
         assert score.interval.low < score.value < score.interval.high
     always = [
@@ -599,7 +603,7 @@ def test_intervals_and_comparisons_take_the_deferred_forecasts_too(forecasts):
         for row in rows
         for p in [row.signals["own_probabilities"]["1"]]
     ]
-    forms = {"auroc": DiseaseAUROC().form, "brier": BrierScore().form}
+    forms = {"auroc": DiseaseAUROC().form}
     found, _ = paired_differences(
         table.table, Rows(always, answers).table, forms, exchanges=Exchanges(99)
     )
