@@ -12,6 +12,8 @@ from krisis.errors import InvalidValue
 
 Loss = Literal["error", "abs", "abs_norm"]
 LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
+# Every answer is compared with every other one: a file of 1 MB could ask for terabytes.
+MOST_ANSWERS = 1000
 
 
 def _as_floats(holder: object, *names: str) -> None:
@@ -161,6 +163,12 @@ class TaskFacts:
     price: float | None = None
     losses: Mapping[Label, Mapping[Label, float]] = field(default_factory=dict)
     features: Mapping[str, FeatureDescription] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.answers) > MOST_ANSWERS:
+            raise InvalidValue(
+                f"a task has at most {MOST_ANSWERS:,} answers, not {len(self.answers):,}"
+            )
 
     @property
     def answer_set(self) -> AnswerSet:
