@@ -12,7 +12,8 @@ from krisis.errors import InvalidValue
 
 Loss = Literal["error", "abs", "abs_norm"]
 LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
-# Every answer is compared with every other one: a file of 1 MB could ask for terabytes.
+# Every answer is compared with every other one: a file of 1 MB could ask for terabytes. Of groups
+# and metrics a task has no more either.
 MOST_ANSWERS = 1000
 
 
@@ -165,10 +166,10 @@ class TaskFacts:
     features: Mapping[str, FeatureDescription] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.answers) > MOST_ANSWERS:
-            raise InvalidValue(
-                f"a task has at most {MOST_ANSWERS:,} answers, not {len(self.answers):,}"
-            )
+        for name in ("answers", "groups", "metrics"):
+            n = len(getattr(self, name))
+            if n > MOST_ANSWERS:
+                raise InvalidValue(f"a task has at most {MOST_ANSWERS:,} {name}, not {n:,}")
 
     @property
     def answer_set(self) -> AnswerSet:

@@ -823,8 +823,14 @@ def test_more_answers_than_a_task_can_have_are_refused(run_file: Path) -> None:
     forge_description(run_file, task={"name": "detection", "answers": answers[:1000]})
     with open_run(run_file) as run:
         assert run.n_rows == N
-    forge_description(run_file, task={"name": "detection", "answers": answers})
-    _is_refused(run_file, "at most 1,000 answers, not 1,001")
+    for name, many in (
+        ("answers", answers),
+        ("groups", {f"group {number}": "sex" for number in range(1001)}),
+        ("metrics", ["aurc"] * 1001),
+    ):
+        path = write_run(run_file.with_name(name), result_of(invented_rows(N), name))
+        forge_description(path, task={"name": "detection", name: many})
+        _is_refused(path, f"at most 1,000 {name}, not 1,001")
 
 
 def test_of_a_record_that_is_not_among_the_records_no_askings_are_removed(run_file: Path) -> None:
