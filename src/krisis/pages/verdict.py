@@ -242,27 +242,28 @@ class _Judge:
 
     def usable(self, in_force: ThresholdInForce) -> Finding:
         plain = usable_line(in_force, self.task.person, self.level)
+        answers = self._answers_of(in_force) if in_force.certified else None
         found = self._judged(
             partial(
                 judging.usable_alone,
-                answers=self._answers_of(in_force) if in_force.certified else None,
+                answers=answers,
                 lowest_risk=in_force.lowest_risk,
                 shown_too_risky=_is_too_risky(in_force, self.level),
                 risk=in_force.bound.risk,
-                reason=plain.reason,
             )
         )
-        if in_force.certified:
-            figures = list(plain.figures)
-            if found.figure is not None and self.run.rows.n_patients >= judging.FEWEST_PATIENTS:
-                figures.append(self._saved(found.figure, self.run.rows.best_constant))
-            missed = Missed.of(self.run.scored, self._answers_of(in_force))
-            if missed is not None and missed.ill.any():
-                n, _, told, _ = missed.counts()
-                figures.append(Stated(words=f"misses {count(told)} of {count(n)} diseased"))
-            return self._finding("usable", plain.question, found, figures)
-        judged = replace(found, reason="" if found.word == "no" else found.reason)
-        return self._finding("usable", plain.question, judged, list(plain.figures))
+        figures = list(plain.figures)
+        if answers is None:
+            line = self._finding("usable", plain.question, found, figures)
+            is_plain = found.reason in ("too risky", "nothing certified")
+            return replace(line, reason=plain.reason) if is_plain else line
+        if found.figure is not None and self.run.rows.n_patients >= judging.FEWEST_PATIENTS:
+            figures.append(self._saved(found.figure, self.run.rows.best_constant))
+        missed = Missed.of(self.run.scored, answers)
+        if missed is not None and missed.ill.any():
+            n, _, told, _ = missed.counts()
+            figures.append(Stated(words=f"misses {count(told)} of {count(n)} diseased"))
+        return self._finding("usable", plain.question, found, figures)
 
     def _answers_of(self, in_force: ThresholdInForce) -> BoolArray:
         """Return which judged rows a threshold answers: those of the items that it does."""
