@@ -213,7 +213,8 @@ class _Asked:
     @property
     def leaves_to_readers(self) -> bool:
         """Tell whether it is answers of the run that count where it does not defer."""
-        return self.kind not in ("baseline", "constant") or not self.answers.any()
+        is_answer = self.kind == "constant" and self.answers.any()
+        return self.kind != "baseline" and not is_answer
 
 
 class _Rows:
