@@ -10,7 +10,6 @@ import tomllib
 from collections import Counter
 from importlib.resources import files
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
