@@ -7,7 +7,7 @@ and every rule in words in ``questions.toml``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from krisis.data.base import Features, Task
@@ -18,6 +18,7 @@ from krisis.data.ckd.egfr import (
     CATEGORY_LIMITS,
     category_index,
     ckd_epi_2021,
+    stage,
 )
 from krisis.data.ckd.schema import in_other_unit, is_implausible, usable
 from krisis.errors import InvalidValue
@@ -109,46 +110,37 @@ def shown_estimate(features: Features) -> float | None:
     return sum(rates) / len(rates) if rates else None
 
 
-def limits_of(task: str, *, split_stage_3: bool = False) -> tuple[float, ...]:
-    """Return the limits of the eGFR at which the answer to a task changes.
-
-    45 parts G3a from G3b and is a limit only where they are told apart.
-    """
-    if task == Task.DETECTION:
-        return (CHRONIC_LIMIT,)
-    return tuple(CATEGORY_LIMITS) if split_stage_3 else STAGE_LIMITS
-
-
 def seed_flags(
     features: Features,
     task: str,
     has_ckd: bool | None,
     margin_ml_min: float,
     *,
-    limits: Sequence[float] | None = None,
+    split_stage_3: bool = False,
+    sex_decides: bool = True,
 ) -> dict[str, bool]:
     """Return the three flags of the seeds; those that do not apply to a task are False.
 
-    ``limits`` are those that a case may be near to, by default all limits of the stages.
+    45 parts G3a from G3b and is a limit only where they are told apart. With ``sex_decides`` a
+    case is near a threshold, too, where the sex that is not shown decides the stage.
     """
     near = conflict = ambiguous = False
     rate = shown_estimate(features)
     if task == Task.PROGRESSION:
         ambiguous = _is_ambiguous(features)
     elif rate is not None:
-        near = any(abs(rate - limit) <= margin_ml_min for limit in limits or STAGE_LIMITS)
+        limits = CATEGORY_LIMITS if split_stage_3 else STAGE_LIMITS
+        near = any(abs(rate - limit) <= margin_ml_min for limit in limits)
+        by_sex = {
+            stage(one, split_stage_3=split_stage_3) for one in shown_estimates(features).values()
+        }
+        near = near or (sex_decides and len(by_sex) > 1)
         conflict = has_ckd is not None and (rate < CHRONIC_LIMIT) is not has_ckd
     return {
         "near_threshold": near,
         "label_conflicts_with_stage": conflict,
         "ambiguous_trajectory": ambiguous,
     }
-
-
-def sex_decides(features: Features, limits: Sequence[float]) -> bool:
-    """Say whether sex is not shown and the estimates by sex lie on two sides of a limit."""
-    rates = shown_estimates(features).values()
-    return len({sum(rate >= limit for limit in limits) for rate in rates}) > 1
 
 
 def _is_ambiguous(features: Features) -> bool:

@@ -9,7 +9,7 @@ from typing import Protocol
 from krisis.costs import Costs
 from krisis.data.base import FeatureDescription, Label, Task
 from krisis.data.ckd.courses import MAX_VISITS
-from krisis.data.ckd.deferral import Deferral, limits_of
+from krisis.data.ckd.deferral import Deferral
 from krisis.data.ckd.schema import CONTEXT, FEATURES, VISIT
 from krisis.task_facts import DueBy
 from krisis.texts import stated_in
@@ -106,8 +106,7 @@ def _policy(name: str, asking: Asking) -> tuple[str, ...]:
     if asking.data_path is None:
         return tuple(words[rule] for rule in stated["rules"])
     margin = f"{asking.deferral.margin_ml_min:g}"
-    *others, last = map("{:g}".format, limits_of(name, split_stage_3=asking.split_stage_3))
-    limits = " or ".join([*([", ".join(others)] if others else []), last])
+    limits = "15, 30, 45, 60 or 90" if asking.split_stage_3 else "15, 30, 60 or 90"
     rules = stated.get("file_rules", ())
     return tuple(words[rule].format(margin=margin, limits=limits) for rule in rules)
 

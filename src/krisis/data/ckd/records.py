@@ -17,9 +17,7 @@ from krisis.data.ckd.courses import Course, course_features, course_label, in_wi
 from krisis.data.ckd.deferral import (
     Deferral,
     broken_rules,
-    limits_of,
     seed_flags,
-    sex_decides,
     shown_estimate,
     shown_estimates,
 )
@@ -96,12 +94,11 @@ class RecordMaker:
             uncertain = self.costs.is_due(self.costs.best(chances)[1])
             named = rules if self.config.by_policy else []
             reasons = [*(["category_uncertain"] if uncertain else []), *named]
-            if self.by_flags:
-                reasons = [flag for flag, is_so in flags.items() if is_so]
+            due = any(flags.values()) if self.by_flags else bool(reasons)
             metadata |= {
                 "answer_probabilities": {str(a): chance for a, chance in chances.items()},
                 "p_misclass": round(1.0 - max(chances.values()), 6),
-                **_due(reasons),
+                **self._due(due, flags, reasons),
                 "rules": rules,
                 **flags,
             }
@@ -170,9 +167,6 @@ class RecordMaker:
         sex_source: str,
     ) -> PatientRecord:
         flags = self._flags(features, has_ckd)
-        reasons = [flag for flag, is_so in flags.items() if is_so]
-        if reasons and not self.by_flags and sex_decides(features, self._limits):
-            reasons.append("sex_unknown")
         estimates = shown_estimates(features)
         metadata = {
             "synthetic": False,
@@ -182,11 +176,24 @@ class RecordMaker:
             "sex_source": sex_source,
             "truth_depends_on_sex": len(set(map(self._stage, estimates.values()))) > 1,
             "imputed": imputed,
-            **_due(reasons),
+            **self._due(any(flags.values()), flags, []),
             "rules": broken_rules(features, self.question.task),
             **flags,
         }
         return PatientRecord(features, label, metadata, name)
+
+    def _due(self, due: bool, flags: Mapping[str, bool], reasons: list[str]) -> JsonObject:
+        """Return the deferral label; of a file and of the preset, the flags are the reasons."""
+        named = (
+            reasons if reasons and not self.by_flags else [f for f, is_so in flags.items() if is_so]
+        )
+        return {
+            "should_abstain": due,
+            "abstain_reasons": named if due else [],
+            "deferral_kind": ("uncertain" if "category_uncertain" in named else "rule")
+            if due
+            else None,
+        }
 
     def _flags(self, features: Features, has_ckd: bool | None) -> dict[str, bool]:
         return seed_flags(
@@ -194,13 +201,9 @@ class RecordMaker:
             self.question.task,
             has_ckd,
             self.deferral.margin_ml_min,
-            limits=None if self.by_flags else self._limits,
+            split_stage_3=self.question.split_stage_3,
+            sex_decides=not self.by_flags,
         )
-
-    @property
-    def _limits(self) -> Sequence[float]:
-        """The limits near which a case of a file is flagged: those of the asked answer."""
-        return limits_of(self.question.task, split_stage_3=self.question.split_stage_3)
 
     def _label(self, patient: SyntheticPatient | Course) -> Label:
         return patient.label if isinstance(patient, Course) else self._label_of(patient.truth)
@@ -231,16 +234,6 @@ class RecordMaker:
         if self.sex == "engineered":
             return _engineered_sex(patient, self.config.seed), "engineered"
         return None, "unknown"
-
-
-def _due(reasons: list[str]) -> JsonObject:
-    """Return the deferral label with its reasons and their kind."""
-    kind = "uncertain" if "category_uncertain" in reasons else "rule"
-    return {
-        "should_abstain": bool(reasons),
-        "abstain_reasons": reasons,
-        "deferral_kind": kind if reasons else None,
-    }
 
 
 def _truth_fields(patient: SyntheticPatient | Course) -> JsonObject:

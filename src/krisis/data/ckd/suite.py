@@ -205,13 +205,12 @@ class CKDSuite(BaseDataSuite):
         )
         if self.config.by_policy:
             uncertain += ", or if a rule of the policy says so"
-        is_detection = self.config.task == Task.DETECTION and self.preset is None
-        asked = "60" if is_detection else "a limit of the stages"
+        by_sex = "" if self.preset else ", sex is not stated and decides the stage"
         flagged = (
             "the change is 15 to 25 %, or fewer than two estimates are shown"
             if self.config.task == Task.PROGRESSION
-            else f"the eGFR is within {deferral.margin_ml_min:g} mL/min/1.73 m² of "
-            f"{asked}, or the diagnosis contradicts the stage"
+            else f"the eGFR is within {deferral.margin_ml_min:g} mL/min/1.73 m² of a limit of the "
+            f"stages{by_sex}, or the diagnosis contradicts the stage"
         )
         if self.data_path is None and self.preset is None:
             return f"A case should be deferred if {uncertain}."
