@@ -106,20 +106,25 @@ class Fitted(BaseBackend):
             made = fits[here[0]]
             chances = made.chances([records[place].features for place in here])
             for place, row in zip(here, chances, strict=True):
-                responses[place] = self._response(row, made.answers)
+                responses[place] = decide(
+                    row, made.answers, self._costs, answer_all=self.answer_all
+                )
         return [response for response in responses if response is not None]
-
-    def _response(self, chances: Array, answers: list[Label]) -> BackendResponse:
-        found = {answer: min(1.0, float(p)) for answer, p in zip(answers, chances, strict=True)}
-        judged = Judgement.by_cost(self._costs, found)
-        if self.answer_all:
-            likeliest = max(found, key=found.__getitem__)
-            judged = Judgement(likeliest, found[likeliest])
-        return BackendResponse.of(judged)
 
     def identity(self) -> JsonObject:
         """Return the name, and that every case is answered if so."""
         return {"backend": self.name, **({"answer_all": True} if self.answer_all else {})}
+
+
+def decide(
+    chances: Array, answers: Sequence[Label], costs: Costs, *, answer_all: bool = False
+) -> BackendResponse:
+    """Act by the costs of the task, or give the likeliest answer to every case."""
+    found = {answer: min(1.0, float(p)) for answer, p in zip(answers, chances, strict=True)}
+    if answer_all:
+        likeliest = max(found, key=found.__getitem__)
+        return BackendResponse(likeliest, confidence=found[likeliest])
+    return BackendResponse.of(Judgement.by_cost(costs, found))
 
 
 @dataclass(frozen=True, slots=True)
