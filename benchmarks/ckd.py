@@ -54,7 +54,7 @@ _TABLES: dict[tuple[int, int], Array] = {}
 def _exact(question: Question, n: int, seed: int, shown: Sequence[Features]) -> Array:
     """Return the exact probabilities; tasks that share their patients share the work."""
     if question.task == Task.PROGRESSION:
-        return np.array([course_posterior(case) for case in shown])
+        return course_posterior(shown)
     if (n, seed) not in _TABLES:
         _TABLES.clear()
         _TABLES[n, seed] = posterior(shown)
@@ -256,10 +256,11 @@ def _sudden_falls(courses: Sequence[Course]) -> None:
         if visits[-1][2] is None or len(rates) < 2 or rates[-1] > 0.6 * rates[-2]:
             continue
         if drug is None or not in_window(drug, visits[-1][0]):
-            sudden.append(course_posterior(case))
+            sudden.append(case)
             after_calm.append(len(rates) > 2 and rates[-2] >= 0.75 * rates[0])
+    posterior = course_posterior(sudden)
     for name, here in (("sudden falls", slice(None)), ("sudden falls after calm", after_calm)):
-        found = np.array(sudden)[here]
+        found = posterior[here]
         sure = float((found[:, 0] > 1 - COURSE_PRICE).mean())
         deferred = float((1 - found.max(axis=1) >= COURSE_PRICE).mean())
         in_range(f"{name} (n = {len(found):,}): P(stable) above .8", sure, 0, 0.05)
@@ -558,12 +559,9 @@ def _of_another_structure(
     """
     if task == Task.PROGRESSION:
         courses = replace(courses, rapid=-30.0, sd_below=1.7 * courses.sd_below, partial=0.0)
-        return np.array([
-            course_posterior(
-                case, parameters=parameters, courses=courses, decline=percentage_decline
-            )
-            for case in shown
-        ])  # fmt: skip
+        return course_posterior(
+            shown, parameters=parameters, courses=courses, decline=percentage_decline
+        )
     made = tables(parameters)
     place = made.grid.log_value
     mean = (made.egfr * place).sum(axis=-1, keepdims=True)

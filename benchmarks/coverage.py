@@ -8,10 +8,11 @@ import math
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -71,10 +72,9 @@ class Cell:
 
 
 HEADINGS = {
-    "listed": "50, 160 and 400 independent rows, and 15 or 40 patients with 8 rows each:",
-    "other": "Worlds that nothing was tuned on, and what is hardest: errors more confident than "
-    "right answers, two or three levels of confidence, repeats, unequal patients:",
-    "few": "Six patients with fifty rows each:",
+    "listed": "independent rows, 15 or 40 patients",
+    "other": "other worlds",
+    "few": "six patients with 50 rows",
 }
 SETS = {"listed": listed_worlds, "other": other_worlds, "few": few_patients_worlds}
 METRICS = {
@@ -179,18 +179,14 @@ def table(found: Iterable[Cell]) -> str:
 
 
 def page_tables(found: Iterable[Cell]) -> str:
-    """Return one table per set of worlds, as the page on intervals shows them, and their sum."""
+    """Return a table for the page on intervals, metric by set of worlds, and the sum of it."""
     now = {(cell.world, cell.metric): cell for cell in found}
-    names = [name for name in METRICS.values() if name != "answer_rate"]
-    lines = []
-    for kind, worlds in SETS.items():
-        lines += ["", f"{HEADINGS[kind]}", "", f"| world | {' | '.join(names)} |"]
-        lines += ["|---" * (1 + len(names)) + "|"]
-        for world in worlds():
-            keys = [(world.name, name) for name in names]
-            if any(key in now for key in keys):
-                shown = [_shown(now.get(key)) for key in keys]
-                lines.append(f"| {world.name} | {' | '.join(shown)} |")
+    sets = {HEADINGS[kind]: {world.name for world in of()} for kind, of in SETS.items()}
+    lines = [f"| metric | {' | '.join(sets)} |", "|---" * (1 + len(sets)) + "|"]
+    for name in (name for name in METRICS.values() if name != "answer_rate"):
+        of_metric = [cell for cell in now.values() if cell.metric == name]
+        shown = [_shown([c for c in of_metric if c.world in some]) for some in sets.values()]
+        lines.append(f"| {name} | {' | '.join(shown)} |")
     runs = {cell.n_runs for cell in now.values()}
     low = [cell for cell in now.values() if cell.coverage < PROMISED]
     far = [cell for cell in low if cell.coverage < PROMISED - 2 * cell.standard_error]
@@ -202,13 +198,16 @@ def page_tables(found: Iterable[Cell]) -> str:
         + (f" ({_named(low)})" if low else "")
         + f"; below it by more than two standard errors: {_named(far) or 'none'}.",
     ]
-    return "\n".join(lines[1:])
+    return "\n".join(lines)
 
 
-def _shown(cell: Cell | None) -> str:
-    if cell is None:
+def _shown(found: Sequence[Cell]) -> str:
+    """Return the lowest and the median coverage of some worlds, and the median width."""
+    if not found:
         return "–"
-    return f"{100 * cell.coverage:.1f} ({cell.relative_width:.1f}×)"
+    coverage = [100 * cell.coverage for cell in found]
+    width = median(cell.relative_width for cell in found)
+    return f"{min(coverage):.1f}, {median(coverage):.1f} ({width:.1f}×)"
 
 
 def _named(found: Iterable[Cell]) -> str:

@@ -313,7 +313,6 @@ DRAWS = {"krisis.pages.charts.files", "krisis.pages.html", "krisis.pages.strip"}
 # Elsewhere a count or a number as it was given may be in a sentence; a rounded one may be in these.
 ROUNDS = {
     "krisis.backends.reply": "quotes a model in an error",
-    "krisis.decisions.costs": "YAML that is read back",
     "krisis.display": "places in a drawing, and scores in a shell",
     "krisis.metrics.weighted_curve": "a key of the JSON",
     "krisis.verbs.selective.evaluation": "a key of the JSON",

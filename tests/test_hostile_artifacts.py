@@ -111,6 +111,7 @@ FORGED: dict[str, tuple[Change, str]] = {
     "no rows per patient": (lambda c, _: c.update(rows_per_patient=0), "rows_per_patient"),
     "too many rows per patient": (lambda c, _: c.update(rows_per_patient=10**30), "rows_per"),
     "costs below 0": (lambda c, _: c.update(loss="cost", costs=[[0, 1, -5.0]]), "costs"),
+    "a price of 2": (lambda c, _: c.update(price=2.0), "price"),
     "a coverage of 9": (parts(coverage=9.0), "coverage"),
     "counts below 0": (parts(n_rows=-5), "n_rows"),
     "a text as threshold": (parts(threshold="0.5"), "threshold"),
@@ -134,7 +135,7 @@ def test_a_forged_certificate_is_refused(
 def test_a_number_beyond_all_numbers_is_refused(words: tuple[str, ...], stranger: Stranger) -> None:
     # A checksum is of strict JSON, in which infinity is null.
     text = stranger.certificate(parts(threshold=None)).replace(
-        '"threshold": null, "reason"', '"threshold": 1e400, "reason"'
+        '"threshold": null, "laxest"', '"threshold": 1e400, "laxest"'
     )
     is_refused(stranger.gives(text, "c.json", *words), "finite number")
 
@@ -226,7 +227,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
 RUN = ("run", "ckd", "--model", "openai/m", "--prices", "FILE", "--limit", "2", "--dry-run")
 CHECK = ("check", "second.krisis", "--gate", "FILE", "--max-not-evaluated", "0.1")
 PLAN = ("run", "--config", "FILE", "--dry-run")
-COST = ("decide", "second.krisis", "--cost", "FILE", "--max-not-evaluated", "0.1")
+COST = ("decide", "second.krisis", "--costs", "FILE", "--max-not-evaluated", "0.1")
 YAML = {
     "a gate with code": (CHECK, "require: ['{place} >= 0.5']", "unknown metric"),
     "a gate against any file": (
@@ -251,8 +252,8 @@ YAML = {
     "a plan that is no list": (PLAN, "suite: ckd\nmodels: 7", "must be a list"),
     "a plan with unknown keys": (PLAN, "suite: ckd\nmodels: [guideline]\ncode: x", "code"),
     "a plan that grows": (PLAN, f"{BOMB}suite: *f", "holds more than"),
-    "endless costs": (COST, "costs: {{0: {{1: .inf}}}}\ndefer: 1", "not inf"),
-    "costs for unknown answers": (COST, "costs: {{0: {{7: 1}}}}\ndefer: 1", "7"),
+    "endless costs": (COST, "costs: {{0: {{1: .inf}}}}\nprice: 1", "not inf"),
+    "costs for unknown answers": (COST, "costs: {{0: {{7: 1}}}}\nprice: 0.1", "7"),
 }
 
 

@@ -43,12 +43,12 @@ COMMANDS = {
     "certify by patient": (
         "certify run.krisis --risk 0.3 --by sex --max-not-evaluated 0.1 --format json"
     ),
-    "decide": "decide run.krisis --cost costs.yaml --max-not-evaluated 0.1 --format json",
+    "decide": "decide run.krisis --costs costs.yaml --max-not-evaluated 0.1 --format json",
     "audit": "audit run.krisis --format json",
     "check": f"{CHECK} --max-not-evaluated 0.1 --format json",
     "report": "report run.krisis -o page.html",
 }
-COSTS = "costs: {0: {1: 1}, 1: {0: 4}}\ndefer: 0.5\n"
+COSTS = "costs: {0: {1: 1}, 1: {0: 4}}\nprice: 0.5\n"
 
 
 @pytest.fixture(scope="module")

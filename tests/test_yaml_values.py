@@ -24,7 +24,7 @@ REPEATED = {
         "m: {input: 1, output: 2}\n\nm: {input: 0, output: 0}\n",
         ("run", "phq8", "--model", "lexicon", "--max-cost", "1", "--prices"),
     ),
-    "costs": ("costs: {0: {1: 5}}\ndefer: 1\ndefer: 2\n", ("decide", "run.json", "--cost")),
+    "costs": ("costs: {0: {1: 5}}\nprice: 1\nprice: 2\n", ("decide", "run.json", "--costs")),
     "suite": ("suite: table\nname: x\nname: y\n", ("data", "check")),
     "plan": ("suite: ckd\nmodels: [majority]\nmodels: [guideline]\n", ("run", "--config")),
     "columns": (

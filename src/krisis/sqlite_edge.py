@@ -1,14 +1,17 @@
-"""Where SQLite opens a file: never beside a journal that names another file.
+"""Where SQLite opens a file: never beside what would make it change another file.
 
 After SQLite has applied the rollback journal beside a database, it deletes the file that the
-journal names as its super-journal, and no setting forbids it. So every database is opened by the
-`address` that is made here: run files, reply caches, indices, and databases that are data.
+journal names as its super-journal, and no setting forbids it. A log and its index it empties and
+writes anew, although an archive may have made them a second name of any file of the user. So every
+database is opened by the `address` that is made here: run files, reply caches, indices, and
+databases that are data.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -21,8 +24,8 @@ _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 
 def address(path: Path, mode: Literal["ro", "rw"], *, instead: str = "") -> str:
-    """Return what SQLite opens a database by, unless its journal names another file."""
-    refuse_super_journal(path, instead=instead)
+    """Return what SQLite opens a database by, unless that would change another file."""
+    refuse_side_files(path, instead=instead)
     return f"{path.absolute().as_uri()}?mode={mode}"
 
 
@@ -36,14 +39,29 @@ def journal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-journal")
 
 
-def refuse_super_journal(path: Path, *, instead: str = "") -> None:
-    """Refuse a rollback journal that names another file: SQLite would delete that one."""
-    journal = journal_of(Path(os.path.realpath(path)))  # SQLite follows links, then looks beside
+def has_one_name(path: Path) -> bool:
+    """Say whether what is there is a file of one name: no link, hard or not, and no device."""
+    found = path.lstat()
+    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
+
+
+def refuse_side_files(path: Path, *, instead: str = "") -> None:
+    """Refuse files beside a database through which SQLite would change or delete another one."""
+    path = Path(os.path.realpath(path))  # SQLite follows links, then looks beside
+    for suffix in ("-wal", "-shm", "-journal"):
+        beside = path.with_name(f"{path.name}{suffix}")
+        with suppress(FileNotFoundError):
+            if not has_one_name(beside):  # of a pipe, a reading would never end
+                raise InvalidFile(
+                    f"{beside} is not a file of its own (it is a link, or has a second name), so "
+                    f"{path.name} is not opened; move it away"
+                )
+    _refuse_super_journal(path, instead)
+
+
+def _refuse_super_journal(path: Path, instead: str) -> None:
+    journal = journal_of(path)
     try:
-        if not stat.S_ISREG(journal.stat().st_mode):  # a pipe would never end
-            raise InvalidFile(
-                f"{journal} is not a file, so {path.name} is not opened; move it away"
-            )
         with journal.open("rb") as file:
             n_bytes = file.seek(0, os.SEEK_END)
             file.seek(max(0, n_bytes - len(_JOURNAL_MAGIC)))

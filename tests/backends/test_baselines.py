@@ -23,7 +23,7 @@ from krisis.costs import Costs
 from krisis.data.base import Judgement, RecordListSuite, Task
 from krisis.data.ckd.suite import CKDSuite
 from krisis.data.phq8.suite import PHQ8Suite
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import InvalidValue, MissingExtra, UnknownName
 from krisis.execution.options import Execution
 from krisis.metrics import Accuracy, DecisionCost, DeferralSkill
 from krisis.metrics.abstention import DeferralAlignment
@@ -127,6 +127,29 @@ def test_logistic_answers_a_batch_as_it_answers_each_case():
     records = suite.load()
     together = [r.prediction for r in backend.evaluate_batch(records)]
     assert together == [backend.evaluate(record).prediction for record in records]
+
+
+def test_logistic_is_the_same_without_scikit_learn_and_boosting_says_what_to_install(monkeypatch):
+    suite = CKDSuite(SuiteConfig(n_synthetic=10))
+    answers = []
+    for is_installed in (True, False):
+        if not is_installed:
+            for name in [one for one in sys.modules if one.split(".")[0] == "sklearn"]:
+                monkeypatch.setitem(sys.modules, name, None)
+            monkeypatch.setitem(sys.modules, "sklearn", None)
+        backend = Logistic()
+        backend.prepare(suite)
+        answers.append(backend.evaluate_batch(suite.load()))
+    assert answers[0] == answers[1]
+    with pytest.raises(MissingExtra, match=r"'boosting' needs the extra 'baselines'"):
+        Boosting().prepare(suite)
+
+
+def test_no_suite_is_read_against_a_baseline_that_needs_an_extra():
+    for name in set(registry.names("suites")) - {"table"}:  # which names its own by its file
+        for baseline in registry.find("suites", name).baselines:
+            kind = registry.find("backends", baseline.partition("/")[0])
+            assert not kind.extra, f"{name} names {baseline}"
 
 
 def test_logistic_is_not_moved_by_the_labels_of_the_cases():

@@ -549,10 +549,10 @@ def test_without_a_certificate_the_tested_risks_decide():
         rows,
         lowest_risk=math.nan,
         shown_too_risky=False,
-        reason="it stated no confidence",
+        reason="no confidence",
         **asked,
     )
-    assert (silent.word, silent.reason) == ("cannot tell", "it stated no confidence")
+    assert (silent.word, silent.reason) == ("cannot tell", "no confidence")
     assert silent.figure is None
 
 

@@ -31,14 +31,13 @@ ABSTAINING = Rows((replace(row, prediction=None, abstained=True) for row in ROWS
 RUNS = {"provider/first-model": result_of(ROWS), "second": result_of(ROWS, "second")}
 GAPS = {**RUNS, "silent": result_of(SILENT, "silent"), "mute": result_of(ABSTAINING, "mute")}
 KINDS = tuple(registry.BUILT_IN["figures"])
-DRAWN = tuple(kind for kind in KINDS if kind != "cost")  # these runs have no price
 
 
 def texts(svg: str) -> str:
     return " | ".join(re.sub(r"<[^>]+>", "\n", svg).split("\n"))
 
 
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_figure_names_models_suite_task_and_n(kind: str) -> None:
     shown = texts(runs_figure(RUNS, FigureOptions(kind, title="A title of my own")).svg)
     for said in ("A title of my own", "ckd · detection", "2 runs", "n = ", "second", "95 %"):
@@ -125,7 +124,7 @@ def test_people_are_beside_every_model_with_how_many_cases_they_read() -> None:
     assert "their own run has intervals" in " ".join(figure.about)
     shown = {**model.suite_description, "read": "40 of 60"}
     own = BenchmarkResult(ROWS, RUNS["second"].metric_scores, shown, "physician")
-    for kind in DRAWN:
+    for kind in KINDS:
         drawn = runs_figure({"m": model, "physician": own}, FigureOptions(kind))
         assert "physician (read 40 of 60)" in texts(drawn.svg).replace("\u00a0", " ")
     rows = runs_figure({"m": model, "physician": own}, FigureOptions("forest")).table
@@ -157,7 +156,7 @@ def test_no_two_runs_share_dash_and_mark() -> None:
     assert len({(one.tone.name, one.shape) for one in looks}) == MOST_RUNS
 
 
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", KINDS)
 def test_print_has_the_width_asked_for_and_the_same_bytes_again(kind: str, tmp_path: Path) -> None:
     options = FigureOptions(kind, "print", 85)
     first, again = (runs_figure(RUNS, options) for _ in range(2))
@@ -262,7 +261,7 @@ def priced(n_runs: int) -> dict[str, BenchmarkResult]:
     """Return runs of a task that has a price, all of them on the same cases."""
     facts = {
         **TASK,
-        "costs": {"costs": {"0": {"1": 5}, "1": {"0": 20}}, "defer": 2, "unit": "points"},
+        "costs": {"wrong": {"0": {"1": 0.25}, "1": {"0": 1}}, "price": 0.1},
     }
     found = {}
     for number in range(n_runs):
@@ -306,11 +305,7 @@ def test_the_title_of_a_curve_is_true_for_the_data() -> None:
     assert half == "Wrong in 50 % of all answers; half of them or more state one confidence"
 
 
-def test_a_cost_needs_a_price() -> None:
-    with pytest.raises(UserError, match="second: the task of this run has no preset of costs"):
-        runs_figure(RUNS, FigureOptions("cost"))
-    run = priced(1)
-    some = runs_figure(
-        {**run, "second": result_of(invented_rows(60), "second")}, FigureOptions("cost")
-    )
-    assert "Not drawn: second: the task of this run has no preset of costs." in some.about
+def test_costs_by_two_tables_are_not_drawn_as_one_figure() -> None:
+    runs = {**priced(1), "second": result_of(invented_rows(60), "second")}
+    some = runs_figure(runs, FigureOptions("cost"))
+    assert "Not drawn: second: it is judged by other costs." in some.about

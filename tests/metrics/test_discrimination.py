@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,11 +13,16 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from sklearn import metrics as oracle
 
+from krisis.costs import Costs
+from krisis.data.task import Judgement
 from krisis.metrics import (
+    Accuracy,
     BootstrapOptions,
+    BrierScore,
     DiseaseAUPRC,
     DiseaseAUROC,
     DiseaseF1,
+    DiseaseSensitivity,
     EvaluationResult,
     NegativeLikelihoodRatio,
     PositiveLikelihoodRatio,
@@ -513,3 +519,92 @@ def test_the_variance_by_patient_is_the_larger_of_two_by_hand() -> None:
     alike = np.array([0.1, -0.1, 0.1, -0.1])
     four = ranking.RankedPatients(alike, alike, np.ones(4), np.ones(4))
     assert four.variance() == pytest.approx(4 * (0.2 / 0.75) ** 2)
+
+
+# Readers who were only asked for probabilities
+
+
+@pytest.fixture
+def forecasts():
+    """Return chances, truths, and rows of a reader who defers whatever is less sure than 0.8."""
+    rng = np.random.default_rng(4)
+    chance = np.round(rng.beta(0.6, 0.6, 300), 6)
+    truth = (rng.uniform(size=300) < chance).astype(int)
+    rows = []
+    for number, (p, y) in enumerate(zip(chance.tolist(), truth.tolist(), strict=True)):
+        judged = Judgement.by_cost(Costs(), {0: 1 - p, 1: p})
+        rows.append(
+            EvaluationResult(
+                judged.answer,
+                y,
+                judged.abstain,
+                judged.confidence,
+                signals=dict(judged.signals),
+                record_id=f"r{number:03}",
+            )
+        )
+    return chance, truth, rows
+
+
+def test_auroc_of_a_reader_by_probabilities_is_over_all_it_judged(forecasts):
+    chance, truth, rows = forecasts
+    table = Rows(rows, Answers((0, 1), positive=1))
+    assert 0.2 < np.mean([row.abstained for row in rows]) < 0.8
+    auroc, auprc = DiseaseAUROC()(table), DiseaseAUPRC()(table)
+    assert auroc.value == pytest.approx(oracle.roc_auc_score(truth, chance), abs=1e-9)
+    assert auprc.value == pytest.approx(oracle.average_precision_score(truth, chance), abs=1e-9)
+    assert auroc.n_evaluated == 300
+    # The Brier score is the first version's: over what was answered.
+    kept = np.array([not row.abstained for row in rows])
+    brier = BrierScore()(table)
+    assert brier.value == pytest.approx(float(np.mean((chance - truth)[kept] ** 2)), abs=1e-6)
+    assert brier.n_evaluated == kept.sum()
+    assert auroc.details["n_answers_not_ranked"] == 0
+    # What was answered is told apart all the same.
+    answered = [row for row in rows if not row.abstained]
+    scores = score_all([Accuracy(), DiseaseSensitivity()], table)
+    assert scores["disease_sensitivity"].details["n_abstained"] == sum(
+        row.abstained and row.ground_truth == 1 for row in rows
+    )
+    apart = Rows(answered, Answers((0, 1), positive=1))
+    assert DiseaseAUROC()(apart).value != pytest.approx(auroc.value, abs=0.01)
+
+
+def test_a_model_that_abstains_is_ranked_by_its_answers_alone(forecasts):
+    *_, rows = forecasts
+    answers = Answers((0, 1), positive=1)
+    plain = Rows([replace(row, signals={}) for row in rows], answers)
+    answered = Rows([row for row in plain if not row.abstained], answers)
+    for metric in (DiseaseAUROC(), BrierScore()):
+        assert metric(plain).value == pytest.approx(metric(answered).value)
+
+
+def test_another_confidence_is_judged_where_it_is_stated_and_nowhere_else(forecasts):
+    *_, rows = forecasts
+    table = Rows(rows, Answers((0, 1), positive=1)).table
+    other = table.with_confidence(np.full(300, 0.5))
+    n_answered = sum(not row.abstained for row in rows)
+    assert BrierScore()(other).value == 0.25
+    assert BrierScore()(other).n_evaluated == n_answered
+    assert BrierScore()(other.restricted(np.arange(300) < 100)).n_evaluated < 100
+    again = table.with_answers(Answers((1, 0), positive=0))
+    assert DiseaseAUROC()(again).value == pytest.approx(DiseaseAUROC()(table).value)
+
+
+def test_intervals_and_comparisons_take_the_deferred_forecasts_too(forecasts):
+    *_, rows = forecasts
+    answers = Answers((0, 1), positive=1)
+    table = Rows(rows, answers)
+    scores = score_all([DiseaseAUROC()], table, intervals=OPTIONS)
+    for score in scores.values():
+        assert score.interval.low < score.value < score.interval.high
+    always = [
+        replace(row, prediction=int(p > 0.5), abstained=False, confidence=max(p, 1 - p))
+        for row in rows
+        for p in [row.signals["own_probabilities"]["1"]]
+    ]
+    forms = {"auroc": DiseaseAUROC().form}
+    found, _ = paired_differences(
+        table.table, Rows(always, answers).table, forms, exchanges=Exchanges(99)
+    )
+    assert [found[name].delta for name in forms] == pytest.approx([0], abs=1e-9)

@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,64 @@ def test_no_command_deletes_what_a_journal_names(
 
 @WHOSE
 @pytest.mark.parametrize("name", ["victim", "{folder}/victim"], ids=["relative", "absolute"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [
+            "figure",
+            "good.krisis",
+            "evil.krisis",
+            "--kind",
+            "forest",
+            "-m",
+            "accuracy",
+            "-o",
+            "f.svg",
+        ],
+        ["plan", "estimate", "-m", "accuracy", "--from", "evil.krisis", "--half-width", "0.02"],
+        ["monitor", "certificate.json", "--new", "evil.krisis"],
+        ["verify", "certificate.json", "evil.krisis"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_command_that_takes_a_run_second_deletes_what_a_journal_names(
+    run_file: Path, words: list[str], name: str, whose: str
+) -> None:
+    folder = run_file.parent
+    write_run(folder / "good", result_of(invented_rows(N), "good"))
+    certify = "certify good.krisis --risk 0.9 --max-not-evaluated 0.5 -o certificate.json"
+    assert krisis(*certify.split(), cwd=folder).returncode == 0
+    if whose != "own":
+        make_strange(run_file)
+    (folder / "victim").write_text("mine\n")
+    write_journal(run_file, name.format(folder=folder))
+    before = content_of(folder)
+    done = krisis(*words, cwd=folder)
+    assert done.returncode == 2, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "evil.krisis-journal" in done.stderr
+    assert content_of(folder) == before
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "inspect", "lm-eval"])
+def test_an_import_of_a_run_is_refused_without_a_look_at_its_journal(
+    run_file: Path, kind: str
+) -> None:
+    folder = run_file.parent
+    (folder / "victim").write_text("mine\n")
+    write_journal(run_file, str(folder / "victim"))
+    before = content_of(folder)
+    columns = [] if kind in ("inspect", "lm-eval") else ["--truth", "x", "--prediction", "y"]
+    done = krisis("import", "evil.krisis", "--as", kind, *columns, "-o", "out", cwd=folder)
+    assert done.returncode == 2, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "evil.krisis" in done.stderr
+    assert content_of(folder) == before
+    assert not (folder / "out").exists()
+
+
+@WHOSE
+@pytest.mark.parametrize("name", ["victim", "{folder}/victim"], ids=["relative", "absolute"])
 def test_the_viewer_deletes_nothing_that_a_journal_names(
     run_file: Path, name: str, whose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,8 +321,66 @@ def test_data_with_a_journal_that_is_no_file_are_refused_and_not_waited_for(
     journal = sqlite_edge.journal_of(path)
     journal.unlink()
     getattr(os, make)(journal)
-    with pytest.raises(InvalidFile, match=r"data\.sqlite-journal is not a file"):
+    with pytest.raises(InvalidFile, match=r"data\.sqlite-journal is not a file of its own"):
         databases.load_database(databases.new_connection(), path, "select * from more")
+
+
+SECOND_NAMES = pytest.mark.skipif(os.name == "nt", reason="SQLite holds the files it opens there")
+
+
+@SECOND_NAMES
+@pytest.mark.parametrize("in_log_mode", [False, True])
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", "-lock"])
+def test_a_file_of_the_user_that_has_a_second_name_beside_a_run_is_not_changed(
+    run_file: Path, suffix: str, in_log_mode: bool
+) -> None:
+    """An archive can make any name a hard link to a file that is already where it is unpacked."""
+    described, folder = read_description(run_file), run_file.parent
+    if in_log_mode:
+        with closing(sqlite3.connect(run_file)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+    (folder / "victim").write_text("mine\n" * 1000)
+    os.link(folder / "victim", f"{run_file}{suffix}")
+    before = content_of(folder)
+    for words in ("show evil.krisis", "forget evil.krisis --patient patient-000000"):
+        done = krisis(*words.split(), cwd=folder)
+        assert done.returncode == 2, done
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert f"evil.krisis{suffix} is a link" in done.stderr
+    with pytest.raises(InvalidFile, match="is a link"):
+        RunWriter.resume(run_file, described, ())
+    with suppress(InvalidFile):
+        write_briefly(run_file, lambda connection: None)
+    assert content_of(folder) == before
+
+
+def test_a_run_may_have_a_second_name_itself(run_file: Path) -> None:
+    os.link(run_file, run_file.with_name("kept.krisis"))
+    assert load_run(run_file).damage == ""
+
+
+@SECOND_NAMES
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_file_of_the_user_that_has_a_second_name_beside_data_is_not_changed(
+    tmp_path: Path, suffix: str, link: Callable[[Path, str], None]
+) -> None:
+    path = tmp_path / "data.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE more (x)")
+        connection.commit()
+    (tmp_path / "victim").write_text("mine\n" * 1000)
+    link(tmp_path / "victim", f"{path}{suffix}")
+    before = content_of(tmp_path)
+    refused = rf"data\.sqlite{suffix} is not a file of its own"
+    with pytest.raises(InvalidFile, match=refused):
+        databases.load_database(databases.new_connection(), path, "select * from more")
+    with pytest.raises(InvalidFile, match=refused):
+        draft._tables(path)
+    with pytest.raises(InvalidFile, match=refused):
+        ReplyCache(path)
+    assert content_of(tmp_path) == before
 
 
 def test_an_index_with_a_journal_that_names_another_file_is_not_opened(tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ def test_the_tables_of_the_page_come_from_the_outputs(tmp_path, monkeypatch, cap
     cell = Cell(world, "ece", 0.1, 1000, 1000, 1.0, 0.905, 0.05, 0.045, 1.0, 0.2, 1.4, 9.0)
     bare = replace(cell, world=other, metric="risk_at_80", coverage=0.95)
     now, page = tmp_path / "now.json", tmp_path / "page.md"
-    now.write_text(json.dumps([asdict(cell), asdict(bare)]))
+    better = replace(cell, world=other, coverage=0.95)
+    now.write_text(json.dumps([asdict(cell), asdict(bare), asdict(better)]))
     page.write_text(f"Before.\n{BEGIN}\nold\n{END}\nAfter.\n")
     given = ["--of", str(now), "--page", str(page)]
     monkeypatch.setattr("sys.argv", ["coverage", *given])
@@ -104,9 +105,9 @@ def test_the_tables_of_the_page_come_from_the_outputs(tmp_path, monkeypatch, cap
     assert written.endswith("After.\n")
     assert "old" not in written
     assert capsys.readouterr().out.strip() in written
-    assert f"| {world} | – | – | – | – | 90.5 (1.4×) | – | – | – |" in written
-    assert f"| {other} | – | – | – | – | – | – | – | 95.0 (1.4×) |" in written
+    assert "| ece | 90.5, 92.8 (1.4×) | – | – |" in written
+    assert "| risk_at_80 | 95.0, 95.0 (1.4×) | – | – |" in written
     # 90.5 % is below 92 % by 1.75 standard errors of 0.86 points.
-    assert "2 cells of 1,000 runs; in 0 of them" in written
+    assert "3 cells of 1,000 runs; in 0 of them" in written
     assert "1 are below 92 %" in written
     assert "two standard errors: none." in written

@@ -163,7 +163,7 @@ def test_one_click_and_one_number_give_the_threshold(watched: Watched, site: Sit
     page.fill("#ask-wrong input[name=wrong]", "45")
     facts = site.get("/runs/run-a/decide.json?wrong=45&max_not_evaluated=0.1").json
     page.wait_for_url("**?wrong=45")
-    page.click("summary:has-text('Score, delta and costs')")
+    page.click("summary:has-text('Score, delta and price')")
     page.fill("input[name=max_not_evaluated]", "0.1")
     eventually(page.locator("#threshold")).to_have_text(threshold(facts["certified"]["threshold"]))
     command = page.locator(".command pre", has_text="krisis certify")

@@ -19,6 +19,42 @@ BoolArray = NDArray[np.bool_]
 
 Word = Literal["yes", "partly", "no", "cannot tell"]
 LabelKind = Literal["label", "checklist"]
+# Why a word is what it is; each has its sentence.
+Reason = Literal[
+    "",
+    "running",
+    "nothing evaluated",
+    "too few patients",
+    "too many not evaluated",
+    "not evaluated",
+    "not shown",
+    "no better",
+    "no rival",
+    "rival not beaten",
+    "abstention was not offered",
+    "no label",
+    "checklist",
+    "no due case",
+    "no safe case",
+    "all due cases are ties",
+    "too few due cases",
+    "too few safe cases",
+    "too few patients with due cases",
+    "too few patients with safe cases",
+    "deferred nothing",
+    "deferred all",
+    "no answer",
+    "too few answers",
+    "rival better",
+    "only better than constant",
+    "no confidence",
+    "too few confidences",
+    "too risky",
+    "nothing certified",
+    "a constant does as well",
+    "no positive answer",
+    "none diseased",
+]
 
 ALWAYS_DEFER = "defer"
 SAME_COST = 1e-9
@@ -179,14 +215,14 @@ class Judgement:
 
     word: Word | None
     figure: Figure | None = None
-    reason: str = ""
+    reason: Reason = ""
     comparator: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     beside: Sequence[Figure] = ()
     patients_to_tell: int | None = None
     provisional: bool = False
 
-    def without_word(self, reason: str) -> Judgement:
+    def without_word(self, reason: Reason) -> Judgement:
         """Return the figures without a word, for this reason."""
         return replace(self, word=None, reason=reason, patients_to_tell=None)
 

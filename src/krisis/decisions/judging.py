@@ -24,6 +24,7 @@ from krisis.decisions.judged_rows import (
     FloatArray,
     JudgedRows,
     Judgement,
+    Reason,
     Rival,
     Word,
     patients_to_tell,
@@ -353,37 +354,47 @@ def deferral_skill(rows: JudgedRows) -> SumOfRatios:
     return SumOfRatios(np.array([patients.sums(stakes * which) for which in handled]), base)
 
 
+_TOO_FEW: tuple[tuple[str, Reason, Reason], ...] = (
+    ("due", "too few due cases", "too few patients with due cases"),
+    ("safe", "too few safe cases", "too few patients with safe cases"),
+)
+
+
 def _knew(rows: JudgedRows, level: float) -> Judgement:
     due, safe = due_and_safe(rows)
     counts = _deferral_counts(rows, due, safe)
     ratios = deferral_skill(rows)
     judgement = Judgement(word="cannot tell", counts=counts, reason="not shown")
-    if not ratios.base.sum(axis=1).all():
-        empty = "due" if not ratios.base[0].any() else "safe"
-        reason = f"all {empty} cases are ties" if counts[empty] else f"no {empty} case"
-        return replace(judgement, reason=reason)
+    if not counts["due"]:
+        return replace(judgement, reason="no due case")
+    if not counts["safe"]:
+        return replace(judgement, reason="no safe case")
+    if not ratios.base[0].any():
+        return replace(judgement, reason="all due cases are ties")
     low = min(ratios.lower(level), ratios.with_one_more(0.5).lower(level)) - 1
     high = max(ratios.upper(level), ratios.with_one_more(1.0).upper(level)) - 1
     interval = Interval(low, high, level, "linearised").clipped(-1.0, 1.0)
     figure = Figure(name="deferral skill", value=ratios.value - 1, interval=interval)
     judgement = replace(judgement, figure=figure)
-    for kind, which in (("due", due), ("safe", safe)):
-        n_patients = np.unique(rows.patients[which]).size
-        needed = _as_many_times(ratios.n_patients, FEWEST_OF_A_KIND, min(counts[kind], n_patients))
+    for which, few_cases, few_patients in _TOO_FEW:
+        rows_of_kind = due if which == "due" else safe
+        n_patients = np.unique(rows.patients[rows_of_kind]).size
+        found = min(counts[which], n_patients)
+        needed = _as_many_times(ratios.n_patients, FEWEST_OF_A_KIND, found)
         judgement = replace(judgement, patients_to_tell=needed)
-        if counts[kind] < FEWEST_OF_A_KIND:
-            return replace(judgement, reason=f"too few {kind} cases")
+        if counts[which] < FEWEST_OF_A_KIND:
+            return replace(judgement, reason=few_cases)
         if n_patients < FEWEST_OF_A_KIND:
-            return replace(judgement, reason=f"too few patients with {kind} cases")
+            return replace(judgement, reason=few_patients)
     judgement = replace(judgement, patients_to_tell=None)
     if low >= KNEW:
         return replace(judgement, word="yes", reason="", figure=figure.judged_by(KNEW))
-    known = due | safe
-    for done, reason in ((rows.answered, "deferred nothing"), (~rows.answered, "deferred all")):
-        if done[known].all():
-            return replace(judgement, word="no", reason=reason, figure=figure.judged_by(KNEW_NOT))
-    if high < KNEW_NOT:
-        return replace(judgement, word="no", reason="", figure=figure.judged_by(KNEW_NOT))
+    answered = rows.answered[due | safe]
+    if high < KNEW_NOT or answered.all() or not answered.any():
+        no = replace(judgement, word="no", reason="", figure=figure.judged_by(KNEW_NOT))
+        if answered.all():
+            return replace(no, reason="deferred nothing")
+        return no if answered.any() else replace(no, reason="deferred all")
     if low > 0:
         return replace(judgement, word="partly", reason="", figure=figure.judged_by(KNEW))
     far = [(KNEW_NOT - figure.value, high), (figure.value, low)]
@@ -517,8 +528,7 @@ def _trusted(rows: JudgedRows, level: float) -> Judgement:
     counts = {"confidences": stated.n_rows, "answers": int(rows.answered.sum())}
     judgement = Judgement(word="cannot tell", counts=counts, reason="too few confidences")
     if not stated.n_rows:
-        nothing = "no confidence" if rows.answered.any() else "no answer"
-        return replace(judgement, reason=nothing)
+        return replace(judgement, reason="no confidence" if rows.answered.any() else "no answer")
     if stated.n_rows < FEWEST_CONFIDENCES:
         needed = _as_many_times(rows.n_patients, FEWEST_CONFIDENCES, stated.n_rows)
         return replace(judgement, patients_to_tell=needed)
@@ -648,7 +658,7 @@ def usable_alone(
     lowest_risk: float,
     shown_too_risky: bool,
     risk: float,
-    reason: str = "",
+    reason: Reason = "",
     level: float = DEFAULT_LEVEL,
 ) -> Judgement:
     """Tell whether the certified threshold may answer alone, and does better than a constant.
@@ -663,10 +673,9 @@ def usable_alone(
         figure = None
         if not math.isnan(lowest_risk):
             figure = Figure(name="lowest tested risk", value=lowest_risk, limit=risk)
-        why = reason or ("too risky" if shown_too_risky else "nothing certified")
-        found = Judgement(
-            word="no" if shown_too_risky else "cannot tell", figure=figure, reason=why
-        )
+        found = Judgement(word="cannot tell", figure=figure, reason=reason or "nothing certified")
+        if shown_too_risky:
+            found = replace(found, word="no", reason="too risky")
         return under_missing(lambda _: found, rows, lambda these: (these, these))
     cost = np.where(answers, rows.answer_cost, rows.price)
     policy = replace(rows, answered=answers, cost=cost, rivals=())
@@ -744,8 +753,8 @@ def missed_disease(rows: JudgedRows, level: float = DEFAULT_LEVEL) -> Judgement:
     negative = parts["told otherwise"]
     counts["negative answers"] = int(negative.sum())
     wrong = _share("negative answers wrong", ill, negative, known, level)
-    reason = "" if ill.any() else "none diseased"
-    return Judgement(word=None, counts=counts, reason=reason, beside=[*shares, wrong])
+    found = Judgement(word=None, counts=counts, beside=[*shares, wrong])
+    return found if ill.any() else replace(found, reason="none diseased")
 
 
 def left_for_people(

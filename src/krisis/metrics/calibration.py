@@ -204,11 +204,9 @@ class BrierScore(BaseMetric):
     """Mean squared distance between the stated probability of class 1 and what was true.
 
     Formula: mean (p₁ − y)², where p₁ is the confidence if the prediction is 1, else
-    1 − confidence. Direction: lower. Scored as for the calibration error; of a reader that was
-    only asked for probabilities (``signals["own_probabilities"]``) also what it deferred. Which of
-    two answers counts as 1 makes no difference, so any task with two answers has it, whatever they
-    are called;
-    without a task the answers must be 0 and 1. Undefined with more than two answers.
+    1 − confidence. Direction: lower. Scored as for the calibration error. Which of two
+    answers counts as 1 makes no difference, so any task with two answers has it, whatever they are
+    called; without a task the answers must be 0 and 1. Undefined with more than two answers.
 
     Reference: Brier, Verification of forecasts expressed in terms of probability, Monthly Weather
     Review 78 (1950) 1–3.
@@ -223,7 +221,6 @@ class BrierScore(BaseMetric):
 
     def form(self, table: Table) -> Form | Undefined:
         """Return the mean squared error of the probability of class 1."""
-        table = table.forecasts
         if not table.usable.any():
             return Undefined(NO_CONFIDENCE)
         loss = squared_errors(table)

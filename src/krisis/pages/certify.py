@@ -32,6 +32,7 @@ from krisis.pages.groups import spaced
 from krisis.pages.numbers import (
     Estimate,
     count,
+    figure,
     given,
     level,
     p_sentence,
@@ -123,11 +124,12 @@ def _cheapest(part: Threshold) -> Iterator[Stated]:
     """Yield what the threshold costs, and the lowest certified one where it is another."""
     yield Stated(words="mean cost per case {}", estimate=Estimate(part.cost), kind="figure")
     if part.laxest is not None and part.laxest != part.threshold:
+        cost = figure(Estimate(part.laxest_cost))
         yield Stated(
-            words=f"the lowest certified threshold, {threshold(part.laxest)}, answers {{}}",
+            words=f"the lowest certified threshold, {threshold(part.laxest)}, answers {{}} at a "
+            f"cost of {cost}",
             estimate=Estimate(part.laxest_coverage),
         )
-        yield Stated(words="at a cost of {}", estimate=Estimate(part.laxest_cost), kind="figure")
 
 
 def disease_sentence(found: DiseaseCounts, positive: str = "") -> str:
@@ -146,7 +148,8 @@ def _disease(parts: Sequence[Threshold]) -> Iterator[str]:
     for part in parts:
         if part.disease is not None and part.threshold is not None:
             sentence = disease_sentence(DiseaseCounts(**part.disease.model_dump()))
-            yield f"{_name(part.group)}: {sentence}" if part.group else sentence
+            named = f"{_name(part.group)}: {sentence[0].lower()}{sentence[1:]}"
+            yield named if part.group else sentence
 
 
 def _coverage(part: Threshold) -> Estimate:

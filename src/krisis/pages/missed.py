@@ -13,6 +13,10 @@ from krisis.pages.numbers import Estimate, count, counted
 from krisis.statistics.bootstrap import BootstrapOptions
 
 
+def _named(answer: str) -> str:
+    return f"answer {answer}" if answer.isdigit() else answer
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Missed:
     """The rows of a table by what became of the diseased; ``positive`` and ``other`` are names."""
@@ -35,13 +39,13 @@ class Missed:
         is_positive = np.array([label == key for label in table.labels] + [False], dtype=np.bool_)
         other = "otherwise"
         if two is not None:
-            other = answers.name(two[0] if two[1] == key else two[1])
+            other = _named(answers.name(two[0] if two[1] == key else two[1]))
         return cls(
             table,
             is_positive[table.truth],
             table.answered if answered is None else answered,
             is_positive[table.prediction],
-            answers.name(key),
+            _named(answers.name(key)),
             other,
         )
 

@@ -170,8 +170,9 @@ class _Judge:
             figures.append(_stated(words, found.figure, kind="figure", brief=False))
         if saved is not None:
             policy = self._policy(self.run.rows.best_constant)
-            words = f"saves {{}} per 100 {self.task.unit}s against {policy}"
-            figures.insert(0, _stated(words, saved, kind="figure"))
+            figures.insert(0, _saving(saved, self.task.unit, policy))
+            if saved.value < 0 and found.reason == "no better":
+                found = replace(found, reason="")  # the figure says it
         for one in found.beside:
             rival = one.name.removeprefix("saved per 100 against ")
             if rival != one.name:
@@ -239,34 +240,29 @@ class _Judge:
 
     def usable(self, in_force: ThresholdInForce) -> Finding:
         plain = usable_line(in_force)
-        reason = in_force.reason
+        answers = self._answers_of(in_force) if in_force.certified else None
         found = self._judged(
             partial(
                 judging.usable_alone,
-                answers=self._answers_of(in_force) if in_force.certified else None,
+                answers=answers,
                 lowest_risk=in_force.lowest_risk,
                 shown_too_risky=_is_too_risky(in_force, self.level),
                 risk=in_force.bound.risk,
-                reason=reason,
             )
         )
-        if in_force.certified:
-            figures = list(plain.figures)
-            if found.figure is not None and self.run.rows.n_patients >= judging.FEWEST_PATIENTS:
-                words = f"saves {{}} per 100 {self.task.unit}s against always deferring"
-                if found.comparator != ALWAYS_DEFER:
-                    words = words.replace("always deferring", self._policy(found.comparator))
-                figures.append(_stated(words, found.figure, kind="figure"))
-            missed = Missed.of(self.run.scored, self._answers_of(in_force))
-            if missed is not None and missed.ill.any():
-                n, _, told, _ = missed.counts()
-                figures.append(Stated(words=f"misses {count(told)} of {count(n)} diseased"))
-            return self._finding("usable", plain.question, found, figures)
-        judged = replace(found, reason="" if found.word == "no" else found.reason)
-        line = self._finding("usable", plain.question, judged, list(plain.figures))
-        if plain.answer == "cannot tell" or found.word is None:
-            return line
-        return line
+        figures = list(plain.figures)
+        if answers is None:
+            line = self._finding("usable", plain.question, found, figures)
+            is_plain = found.reason in ("too risky", "nothing certified")
+            return replace(line, reason=in_force.reason) if is_plain else line
+        if found.figure is not None and self.run.rows.n_patients >= judging.FEWEST_PATIENTS:
+            policy = self._policy(found.comparator or ALWAYS_DEFER)
+            figures.append(_saving(found.figure, self.task.unit, policy))
+        missed = Missed.of(self.run.scored, answers)
+        if missed is not None and missed.ill.any():
+            n, _, told, _ = missed.counts()
+            figures.append(Stated(words=f"misses {count(told)} of {count(n)} diseased"))
+        return self._finding("usable", plain.question, found, figures)
 
     def _answers_of(self, in_force: ThresholdInForce) -> BoolArray:
         """Return which judged rows a threshold answers: those of the items that it does."""
@@ -351,7 +347,9 @@ class _Judge:
             "not shown": f"not shown to be better than {policy}" if key == "worth" else "",
             "no rival": rival,
             "rival not beaten": f"not shown to be cheaper than {found.comparator}",
-            "no better": f"{policy} does as well",
+            "no better": f"{policy} does as well"
+            if found.comparator != self.run.rows.best_constant
+            else "it is no better",
             "a constant does as well": f"{policy} does as well",
             "too few patients": f"fewer than {judging.FEWEST_PATIENTS} {person}s: figures, no word",
             "too many not evaluated": f"{count(n_missing)} {unit}s were not evaluated: resume the "
@@ -363,7 +361,9 @@ class _Judge:
             "abstention was not offered": "no row abstains: name the column with --abstained, if "
             "abstaining was offered",
             "no label": f"no {unit} says whether it should be deferred: name the column with "
-            "--should-defer",
+            "--should-defer"
+            if self.is_imported
+            else f"no {unit} says whether it should be deferred: label some in the data",
             "checklist": "a checklist, on which no word rests",
             "no due case": f"no {unit} is due for deferral",
             "no safe case": f"every {unit} is due for deferral",
@@ -380,7 +380,8 @@ class _Judge:
             "too few confidences": f"fewer than {judging.FEWEST_CONFIDENCES} answers with a "
             f"confidence: more {person}s would tell",
         }
-        if found.reason.startswith("too few") and found.reason not in known:
+        is_of_kind = found.reason.endswith((" due cases", " safe cases"))
+        if is_of_kind and found.reason not in known:
             kind = "due" if "due" in found.reason else "safe"
             return (
                 f"fewer than {judging.FEWEST_OF_A_KIND} {kind} cases, or {person}s with one: more "
@@ -398,6 +399,15 @@ _PRICED: dict[str, Callable[[JudgedRows, float], Judgement]] = {
     "deferral": judging.knew_when,
     "correctness": judging.right_when_answered,
 }
+
+
+def _saving(saved: Figure, unit: str, policy: str) -> Stated:
+    """Say what is saved against a policy, or how much more it costs."""
+    estimate = Estimate.of(saved.value, saved.interval, bound=saved.limit)
+    words = f"saves {{}} per 100 {unit}s against {policy}"
+    if estimate.value < 0:
+        words, estimate = f"costs {{}} more per 100 {unit}s than {policy}", estimate.negated()
+    return Stated(words=words, estimate=estimate, kind="figure")
 
 
 def _named(found: Judgement, name: str) -> Figure | None:

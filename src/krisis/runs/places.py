@@ -20,6 +20,7 @@ from krisis.errors import InvalidFile, RunConflict
 from krisis.json_values import JsonValue
 from krisis.runs.door import open_to_read
 from krisis.runs.schema import SIDE_FILES, SUFFIX
+from krisis.sqlite_edge import has_one_name
 
 # File systems on disks of this machine. WAL needs memory shared by all processes that open the
 # file, which a network file system accepts and then corrupts the file; what is not known counts as
@@ -55,17 +56,21 @@ def copy_warning(path: Path) -> str:
 
 
 def refuse_links(path: Path, *, may_be_missing: bool = False) -> None:
-    """Refuse a run file that is, or has beside it, a link or a device: nothing goes through one."""
+    """Refuse a run file that is, or has beside it, a link or a device: nothing goes through one.
+
+    What is beside a run is emptied and removed, so it may be no second name of another file either;
+    a run itself may have several.
+    """
     for one in (path, *side_files(path)):
         try:
-            mode = one.lstat().st_mode
+            is_file = stat.S_ISREG(one.lstat().st_mode) and (one == path or has_one_name(one))
         except FileNotFoundError as error:
             if one != path or may_be_missing:  # a writer that ends removes what is beside its file
                 continue
             raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
         except OSError as error:
             raise InvalidFile(f"{one} cannot be read: {error.strerror}") from None
-        if not stat.S_ISREG(mode):
+        if not is_file:
             raise InvalidFile(
                 f"{one} is a link or a device, and krisis reads and writes no run through one; "
                 "put a copy in its place"

@@ -96,7 +96,7 @@ from krisis.runs.schema import (
 )
 from krisis.runs.trust import has_scored
 from krisis.runs.write import asked_metadata, hash_of, recover
-from krisis.sqlite_edge import refuse_super_journal
+from krisis.sqlite_edge import refuse_side_files
 
 _HEADER = b"SQLite format 3\0"
 _N_HEADER = 100
@@ -969,7 +969,7 @@ def _readable_place(path: Path, own: bool) -> tuple[Path, Path | None, bool]:
             return path, None, True
         copy = _private_copy(path, ("", "-wal"))
         return copy, copy, False
-    refuse_super_journal(path, instead=how_to_save(path))
+    refuse_side_files(path, instead=how_to_save(path))
     if _may_write(path):
         # Asked in any case: it removes the lock that a process left when it was killed.
         if not is_written(path) and (has_unmerged(path) or _is_in_log_mode(path)):

@@ -130,7 +130,7 @@ def test_rises_without_a_cause_are_rare_and_slopes_are_those_of_a_clinic(courses
 
 
 def test_the_posterior_of_a_course_is_calibrated(courses):
-    found = np.array([course_posterior(features(c)) for c in courses])
+    found = course_posterior([features(c) for c in courses])
     codes = np.array([COURSES.index(c.label) for c in courses])
     assert found.sum(axis=1) == pytest.approx(1.0)
     for answer in range(len(COURSES)):
@@ -211,8 +211,25 @@ def test_the_posterior_is_the_sum_over_everything_that_is_not_shown(courses):
     injured = [c for c in courses if c.injured_at == 1][:3] + injured_later[:6]
     lowest = sorted(injured_later, key=lambda c: c.last_egfr)[:3]
     for course in (*courses[:4], *with_drug, *with_gap, *no_first, *injured, *lowest):
-        found = course_posterior(features(course))
+        (found,) = course_posterior([features(course)])
         assert found == pytest.approx(summed_by_hand(course), abs=1e-4)
+
+
+def test_what_is_found_of_a_course_does_not_depend_on_the_others(courses):
+    cases = [features(c) for c in courses[:300]] + [
+        shown((None, 1.2), (0, 300)),
+        shown((1.1,), (0,)),
+    ]
+    together = course_posterior(cases)
+    alone = np.concatenate([course_posterior([case]) for case in cases])
+    assert (together == alone).all()
+    order = np.random.default_rng(1).permutation(len(cases))
+    assert (course_posterior([cases[place] for place in order]) == together[order]).all()
+
+
+def test_a_course_that_cannot_be_teaches_nothing():
+    assert course_posterior([shown((0.1, 19.9, 0.1))])[0] == pytest.approx([1 / 3] * 3)
+    assert course_posterior([]).shape == (0, 3)
 
 
 def test_an_injury_recovers_less_often_if_it_is_severe_or_the_kidney_diseased():
@@ -274,9 +291,7 @@ def is_sudden(course):
 
 
 def test_a_sudden_fall_at_the_last_visit_is_no_certain_stability():
-    found = np.array([
-        course_posterior(features(c)) for c in draw_courses(4000, seed=8) if is_sudden(c)
-    ])  # fmt: skip
+    found = course_posterior([features(c) for c in draw_courses(4000, seed=8) if is_sudden(c)])
     assert len(found) > 150
     assert (found[:, 0] > 0.8).mean() <= 0.05
     assert (found.max(axis=1) <= 0.8).mean() >= 1 / 3
@@ -290,7 +305,7 @@ def shown(creatinine, days=(0, 300, 600), **more):
 def test_a_jump_is_read_by_what_follows_it():
     days = (0, 300, 600, 900)
     chances = {
-        what: course_posterior(shown(values, days))
+        what: course_posterior([shown(values, days)])[0]
         for what, values in {
             "last": (1.3, 1.3, 1.3, 2.4),
             "stays": (1.3, 1.3, 2.4, 2.4),
@@ -308,21 +323,22 @@ def test_a_fall_from_84_to_16_in_a_year_may_not_be_called_stable():
     case = shown((1.0, 1.2, 4.0), (0, 160, 320))
     assert 83 < case["visit_1_egfr"] < 89
     assert case["visit_3_egfr"] < 17
-    assert course_posterior(case)[0] < 0.8
+    assert course_posterior([case])[0, 0] < 0.8
 
 
 def test_recovery_from_an_injury_at_the_first_visit_is_improving():
-    assert course_posterior(shown((2.6, 1.2, 1.2)))[2] > 0.9
+    assert course_posterior([shown((2.6, 1.2, 1.2))])[0, 2] > 0.9
 
 
 def test_a_drug_just_started_explains_a_fall_and_one_long_ago_does_not():
     fall = (1.2, 1.2, 1.6)
     recent = shown(fall, drug_started=1, drug_day=560)
     long_ago = shown(fall, drug_started=1, drug_day=310)
-    assert course_posterior(recent)[0] > course_posterior(long_ago)[0] + 0.2
+    chances = course_posterior([recent, long_ago])[:, 0]
+    assert chances[0] > chances[1] + 0.2
     assert guideline_course(recent)[0] > guideline_course(long_ago)[0] + 0.2
 
 
 def test_more_albumin_makes_a_fall_likelier():
-    low, high = (course_posterior(shown((1.5, None, 1.7), al=g))[1] for g in (0, 5))
+    low, high = course_posterior([shown((1.5, None, 1.7), al=g) for g in (0, 5)])[:, 1]
     assert high > low + 0.02

@@ -74,6 +74,9 @@ def test_columns_find_their_roles_units_ranges_and_codes(tmp_path):
     assert features["age_years"] == {"label": "Age", "unit": "years"}
     assert task["answers"].keys() == {0, 1}
     assert task["positive"] == 1
+    assert task["price"] == 0.2
+    text = (tmp_path / "patients.yaml").read_text(encoding="utf-8")
+    assert "0.2 is assumed until you change it" in text
 
 
 def test_no_value_of_a_patient_is_written(tmp_path):

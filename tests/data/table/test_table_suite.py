@@ -19,7 +19,9 @@ from tests.data.table.conftest import CSV, Clinic, task_of
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.prompt import build_prompt
 from krisis.benchmark import ask_baselines
+from krisis.costs import Costs
 from krisis.data.checks import check_records
+from krisis.data.instructions import abstention_text
 from krisis.data.table import cases, declaration, source
 from krisis.data.table.choices import N_DRAWN, drawn_number
 from krisis.data.table.databases import new_connection
@@ -494,3 +496,53 @@ def test_shuffled_options_are_counted_in_their_new_places(clinic: Clinic) -> Non
     notes = {line.split(",")[0]: line.split(",")[8] for line in CSV.splitlines()}
     for record in records:
         assert record.features[f"option_{record.label}"] == notes[str(record.record_id)]
+
+
+# Costs
+
+
+def test_a_table_without_costs_has_the_assumed_price(clinic: Clinic) -> None:
+    costs = clinic.suite().task.costs
+    assert (costs.price, costs.assumed) == (0.2, True)
+    stated = clinic.suite(lambda content: task_of(content).update(price=0.2)).task.costs
+    assert (stated.price, stated.assumed) == (0.2, False)
+
+
+def test_a_table_states_its_costs_in_any_unit_and_the_prompt_says_them(clinic: Clinic) -> None:
+    def price(content: dict[str, Any]) -> None:
+        table = {1: {0: 200}, 0: {1: 100}}
+        task_of(content).update(costs=table, price=30, why="Invented.", positive=1)
+
+    suite = clinic.suite(price)
+    assert suite.task.costs == Costs({1: {0: 1}, 0: {1: 0.5}}, 0.15, "Invented.")
+    assert abstention_text(suite.task) == (
+        "A false alarm counts half as much as a missed disease. An abstention counts 15 % of a "
+        "missed disease."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"price": 1.5}, "price of deferring must be above 0 and below 1, .* not 1.5"),
+        ({"costs": {1: {0: 1}, 0: {1: 1}}}, "what a deferral costs; add `price:`"),
+        ({"costs": {1: {0: 1}}, "price": 0.2}, "say nothing of the answer 1 where 0 is right"),
+        ({"costs": {1: {2: 1}}, "price": 0.2}, "unknown answer in the costs"),
+        ({"abstain_when": "Abstain."}, "abstain_when"),
+    ],
+)
+def test_costs_of_a_table_that_are_none_are_refused(
+    clinic: Clinic, change: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        _ = clinic.suite(lambda content: task_of(content).update(change)).task
+
+
+def test_a_declared_deferral_is_a_label_and_nothing_else_is(clinic: Clinic) -> None:
+    assert clinic.suite().task.due_by == "label"
+
+    def undeclared(content: dict[str, Any]) -> None:
+        task_of(content).pop("deferral")
+        task_of(content).pop("uncertainty")
+
+    assert clinic.suite(undeclared).task.due_by == "costs"

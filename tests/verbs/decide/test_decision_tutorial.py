@@ -39,7 +39,7 @@ def test_the_commands_of_the_tutorial_end_as_it_says(
     assert "of 70 stored rows" in sheet
     (first,), (second,) = ward.glob("first/*"), ward.glob("second/*")
     refused = krisis("report", str(second), "--prevalence", "0.1", "-o", "r.html", cwd=ward)
-    assert "add --cost or --curve" in refused.stderr
+    assert "add --decide or --curve" in refused.stderr
     pilot = krisis("plan", "certify", "--risk", "0.01", "--from", str(first), cwd=ward)
     assert "which is not below 0.01; give the risk above a stricter threshold" in pilot.stderr
     report = (ward / "report.html").read_text(encoding="utf-8")

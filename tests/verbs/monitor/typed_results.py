@@ -8,6 +8,6 @@ import krisis
 
 RESULTS = {
     "monitor.broken": lambda: krisis.monitor(
-        krisis.certify(sure(), risk=0.1, by=["sex"]), sure("sure", start=300, wrong=3)
+        krisis.certify(sure(), risk=0.1, by=["sex"], price=0.9), sure("sure", start=300, wrong=3)
     ),
 }

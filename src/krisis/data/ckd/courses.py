@@ -126,7 +126,7 @@ def in_window(drug_day: Numbers, last_day: Numbers) -> Array:
     return np.asarray((since >= 0) & (since <= CHRONIC_DAYS))
 
 
-def worse_limit(first: Numbers, n_days: float, *, drug_window: bool = False) -> Array:
+def worse_limit(first: Numbers, n_days: Numbers, *, drug_window: Numbers = False) -> Array:
     """Return the last level at or below which a course that began at ``first`` is worsening."""
     first = np.asarray(first, dtype=float)
     edges = np.array([0.0, *CATEGORY_LIMITS])
@@ -135,11 +135,11 @@ def worse_limit(first: Numbers, n_days: float, *, drug_window: bool = False) -> 
     )
     limit = np.maximum(category_drop, (1 - LARGE_FALL) * first)
     limit = np.maximum(limit, np.where(first >= CATEGORY_LIMITS[0], CATEGORY_LIMITS[0] - 1e-9, 0.0))
-    if n_days >= DAYS_PER_YEAR:
-        lost = RAPID_LOSS_PER_YEAR * n_days / DAYS_PER_YEAR
-        limit = np.maximum(limit, first - lost - 1e-9)
-    most = (1 - DRUG_FALL) * first - 1e-9 if drug_window else (1 - VARIABILITY) * first
-    return np.asarray(np.minimum(limit, most))
+    years = np.asarray(n_days) / DAYS_PER_YEAR
+    rapid = first - RAPID_LOSS_PER_YEAR * years - 1e-9
+    limit = np.where(years >= 1.0, np.maximum(limit, rapid), limit)
+    drug_fall, usual_fall = (1 - DRUG_FALL) * first - 1e-9, (1 - VARIABILITY) * first
+    return np.asarray(np.minimum(limit, np.where(drug_window, drug_fall, usual_fall)))
 
 
 def better_limit(first: Numbers) -> Array:
@@ -157,9 +157,12 @@ def course_label(first: float, last: float, n_days: float, *, drug_window: bool 
     >>> course_label(79, 69, 620), course_label(28.7, 16.3, 400), course_label(40, 52, 200)
     ('stable', 'worsening', 'improving')
     """
-    if last <= worse_limit(first, n_days, drug_window=drug_window):
-        return "worsening"
-    return "improving" if last >= better_limit(first) else "stable"
+    return str(_labels(first, last, n_days, drug_window))
+
+
+def _labels(first: Numbers, last: Numbers, n_days: Numbers, drug_window: Numbers) -> Array:
+    is_worse = last <= worse_limit(first, n_days, drug_window=drug_window)
+    return np.select([is_worse, last >= better_limit(first)], COURSES[1:], COURSES[0])
 
 
 def _steepness(first: Array) -> Array:
@@ -229,6 +232,7 @@ def draw_courses(n_patients: int, *, seed: int, stream: int = 0) -> list[Course]
     last = raised_level(last, injury.lasting, people.age, female)
     at_first = np.where(injury.visit == 0, injury.log_factor, 0.0)
     began = raised_level(first, at_first, people.age - n_days / DAYS_PER_YEAR, female)
+    labels = _labels(began, last, n_days, drug & in_window(drug_day, n_days))
     shown = _shown(people, draws, made, drug, drug_day)
     return [
         Course(
@@ -239,12 +243,7 @@ def draw_courses(n_patients: int, *, seed: int, stream: int = 0) -> list[Course]
             round(float(first[i]), 2),
             round(float(began[i]), 2),
             round(float(last[i]), 2),
-            course_label(
-                began[i],
-                last[i],
-                n_days[i],
-                drug_window=bool(drug[i] and in_window(drug_day[i], n_days[i])),
-            ),
+            str(labels[i]),
             bool(rapid[i]),
             *injury.of(i),
         )

@@ -81,9 +81,7 @@ def ideal_probabilities(
 ) -> Array:
     """Return P(answer | all shown findings) of each case; other parameters make another reader."""
     if question.task == Task.PROGRESSION:
-        return np.array(
-            [course_posterior(case, parameters=parameters, courses=courses) for case in shown]
-        )
+        return course_posterior(shown, parameters=parameters, courses=courses)
     table = posterior(shown, parameters=parameters, measured_gfr=question.measured_gfr)
     return question.from_table(table)
 

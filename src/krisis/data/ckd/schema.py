@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from krisis.data.base import (
     FeatureDescription,
@@ -77,11 +78,17 @@ def feature_names(feature_set: FeatureSet) -> tuple[str, ...]:
 
 def is_implausible(name: str, value: FeatureValue) -> bool:
     """Say whether a measurement cannot be right in its unit."""
-    # The creatinine of a visit, visit_2_sc, is a creatinine.
-    feature = FEATURES.get(name.rpartition("_")[2]) or CONTEXT.get(name)
-    if not isinstance(value, int | float) or feature is None or feature.codes:
+    feature = _measured(name)
+    if feature is None or not isinstance(value, (int, float)):
         return False
     return not feature.low <= value <= feature.high
+
+
+@lru_cache(maxsize=1024)
+def _measured(name: str) -> Feature | None:
+    """Return the feature of a name if it is measured; visit_2_sc, of a visit, is a creatinine."""
+    feature = FEATURES.get(name.rpartition("_")[2]) or CONTEXT.get(name)
+    return None if feature is None or feature.codes else feature
 
 
 def in_other_unit(name: str, value: FeatureValue) -> bool:

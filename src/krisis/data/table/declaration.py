@@ -394,7 +394,7 @@ class FeatureSpec(OfPath):
 class BaselineSpec(Part):
     """Baselines of the file's own: a fitted regression, and a rule by SQL expressions."""
 
-    logistic: StrictBool = False
+    logistic: StrictBool = True
     rule: dict[JsonValue, StrictStr] = Field(default_factory=dict)
 
 

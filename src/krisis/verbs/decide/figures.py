@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from krisis.costs import Costs
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.errors import UserError
+from krisis.errors import InvalidValue, UserError
 from krisis.metrics.items import RunItems
 from krisis.pages.charts.spec import FigureSpec
 from krisis.pages.style import Style
@@ -31,11 +32,16 @@ def decision_curves(runs: Mapping[str, BenchmarkResult], style: Style) -> Figure
 
 def costs(runs: Mapping[str, BenchmarkResult], style: Style) -> FigureSpec:
     """Draw what runs cost by every policy."""
-    return _drawn(runs, style, _decided, cost)
+    first: Costs | None = None
 
+    def decided(run: RunItems) -> Decision:
+        nonlocal first
+        first = first or run.table.answers.costs
+        if not run.table.answers.costs.same(first):
+            raise InvalidValue("it is judged by other costs")
+        return decide_run(run, DecideOptions(score=_SCORE))
 
-def _decided(run: RunItems) -> Decision:
-    return decide_run(run, DecideOptions(score=_SCORE))
+    return _drawn(runs, style, decided, cost)
 
 
 def _drawn(

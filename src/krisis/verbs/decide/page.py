@@ -101,20 +101,21 @@ def cost_figures(run: RunItems) -> list[Content]:
     costs, allowed = answers.costs, answers.allowed
     price = f"A deferral costs {given(costs.price)}"
     if costs.are_equal:
-        return [Sentences([f"Every wrong answer costs 1. {price}."])]
+        return [Sentences([f"Every wrong answer costs 1. {price}. {costs.why or OWNERSHIP}"])]
     if len(allowed) > _MOST_ANSWERS:
-        return [Sentences([f"The costliest error costs 1. {price}.", costs.why])]
+        return [Sentences([f"The costliest error costs 1. {price}. {costs.why or OWNERSHIP}"])]
     table = Table(
         columns=[
             Column("name", "right answer"),
-            *(Column("figure", f"cost of {answers.name(one)}") for one in allowed),
-            Column("figure", "cost of deferring"),
+            *(Column("figure", f"answer {answers.name(one)}") for one in allowed),
+            Column("figure", "deferral"),
         ],
         rows=[
             [answers.name(truth), *(costs.of(truth, one) for one in allowed), costs.price]
             for truth in allowed
         ],
-        note=costs.why,
+        title="What answers and deferrals cost",
+        note=costs.why or OWNERSHIP,
     )
     return [table]
 
@@ -192,7 +193,12 @@ def _costs(decision: Decision) -> list[Content]:
     if decision.disease is not None:
         certified = disease_sentence(decision.disease, _positive_name(decision.run))
         lines.append(f"At the certified threshold: {certified}")
-    return [*parts, _savings(decision), *cost_figures(decision.run), Sentences([*lines, OWNERSHIP])]
+    return [
+        *parts,
+        _savings(decision),
+        *cost_figures(decision.run),
+        *([Sentences(lines)] if lines else []),
+    ]
 
 
 def _positive_name(run: RunItems) -> str:

@@ -78,8 +78,6 @@ def workload(means: Mapping[str, tuple[float, Interval]], deferred: float) -> Wo
 
 
 _MOST_POINTS = 50
-# What a team can be made of: the model answers some cases and leaves the others to a reader.
-_OF_THE_RUN = ("curve", "as run", "certified", "given")
 Kind = Literal["curve", "as run", "constant", "certified", "given", "baseline"]
 AS_RUN = "as run"
 
@@ -212,6 +210,11 @@ class _Asked:
     costs: FloatArray
     threshold: float | None = None
 
+    @property
+    def leaves_to_readers(self) -> bool:
+        """Tell whether it is answers of the run that count where it does not defer."""
+        return self.kind not in ("baseline", "constant") or not self.answers.any()
+
 
 class _Rows:
     """The rows of a run with what answering and deferring them costs."""
@@ -322,14 +325,14 @@ def _priced(rows: _Rows, asked: Sequence[_Asked]) -> list[Policy]:
     if team is not None:
         errors = team.errors(rows.run)
         for index, one in enumerate(asked):
-            if one.kind in _OF_THE_RUN:
+            if one.leaves_to_readers:
                 found = team_quantities(rows.run, one.answers == 1, errors)
                 quantities |= {(index, name): quantity for name, quantity in found.items()}
     intervals = rows.intervals(quantities)
     population, policies = rows.population, []
     for index, one in enumerate(asked):
         shown = None
-        if team is not None and one.kind in _OF_THE_RUN:
+        if team is not None and one.leaves_to_readers:
             means = {
                 name: (population.mean(quantity.values), intervals[i, name])
                 for (i, name), quantity in quantities.items()

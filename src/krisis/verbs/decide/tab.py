@@ -47,7 +47,7 @@ from krisis.pages.verdict import threshold_verdict
 from krisis.results.artefacts import SAVED_BESIDE, saved_beside
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result, source_of
-from krisis.verbs.decide.page import OWNERSHIP, cost_figures, price_sentences
+from krisis.verbs.decide.page import cost_figures, price_sentences
 from krisis.verbs.decide.policies import DecideOptions, Policy, price_answers
 from krisis.verbs.decide.tab_form import Asked, commands
 from krisis.verbs.decide.working_point import (
@@ -504,7 +504,8 @@ def _cost_parts(content: JsonObject, items: RunItems, policies: Sequence[Policy]
         ],
         note="; ".join(f"{one.name}: {one.reason}" for one in policies if one.reason),
     )
-    return [table, *cost_figures(items), Sentences([*price_sentences(items), OWNERSHIP])]
+    said = price_sentences(items)
+    return [table, *cost_figures(items), *([Sentences(said)] if said else [])]
 
 
 def _tested(content: JsonObject, person: str) -> str:

@@ -11,6 +11,7 @@ from krisis.decisions.answers import answers_of, is_positive, positive_of
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import FloatArray, IntArray
+from krisis.pages.numbers import given
 
 # What a team does is counted per so many cases.
 PER = 1000
@@ -79,10 +80,13 @@ class Team:
         if self.column:
             return f"The reader's answers are those in the column {self.column!r}."
         if self.accuracy is not None:
-            return f"A reader is right in {self.accuracy:.4g} of the cases, whichever are deferred."
+            return (
+                f"A reader is right in {given(self.accuracy)} of the cases, whichever are deferred."
+            )
         return (
-            f"A reader finds {self.sensitivity:.4g} of the positive and {self.specificity:.4g} "
-            "of the negative cases, no fewer among those that are deferred."
+            f"A reader finds {given(self.sensitivity or 0.0)} of the positive and "
+            f"{given(self.specificity or 0.0)} of the negative cases, no fewer among those that "
+            "are deferred."
         )
 
 
