@@ -296,7 +296,7 @@ def test_one_run_has_one_cost_wherever_it_is_shown(logistic: Path, tmp_path: Pat
     catalogue = Catalogue(logistic.parent)
     (name,) = (entry.name for entry in catalogue.entries())
     viewed = run_page.page(catalogue, name).content["metric_scores"]["Decision Cost"]["value"]
-    decided = api.decide(logistic).to_dict()
+    decided = api.decide(logistic).to_json()
     acts = next(p["cost"] for p in decided["policies"] if p["name"] == "as the model did")
     for found in (stored, viewed, acts):
         assert found == pytest.approx(expected, abs=1e-12)
@@ -316,7 +316,7 @@ def test_runs_of_different_costs_are_compared_by_one_table_alone(
     scores = json.loads(done.stdout)["scores"]
     for path, name in zip((logistic, dear), scores, strict=True):
         expected, _ = by_hand(path, costs_of(path).at(0.25))
-        assert scores[name]["Decision Cost"]["value"] == pytest.approx(expected, abs=1e-9)
+        assert scores[name]["decision_cost"]["value"] == pytest.approx(expected, abs=1e-9)
     (pair,) = json.loads(done.stdout)["pairs"]
     assert pair["deltas"]["Decision Cost"]["delta"] == pytest.approx(0.0, abs=1e-12)  # one reader
 
