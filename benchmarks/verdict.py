@@ -431,12 +431,15 @@ def scenarios() -> Iterator[Scenario]:
         )
     for name, rows in CONFIDENCES.items():
         yield Scenario("Confidence trustworthy?", name, partial(_trusted, rows))
-    rare, risk = {"shape": (0.15, 4.017)}, "wrong in {:.0%} wherever it answers"
+    rare, risk = {"shape": (0.15, 4.017)}, "wrong in {:.0f} % wherever it answers"
     usable: dict[str, tuple[Reader, dict[str, object]]] = {
         "ideal": (ideal, {}),
         "ideal, prevalence 3.6 %": (ideal, rare),
         "always healthy, prevalence 3.6 %": (constant(False), rare),
-        **{risk.format(one): (sure_at_random, {"unsure": one}) for one in (0.03, 0.04, 0.05, 0.1)},
+        **{
+            risk.format(100 * one): (sure_at_random, {"unsure": one})
+            for one in (0.03, 0.04, 0.05, 0.1)
+        },
         "half right": (slipping(0.5, never), {}),
     }
     for name, (reader, changed) in usable.items():

@@ -19,6 +19,9 @@ LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
 DueBy = Literal["costs", "label", "checklist", "policy"]
 # The signal in which a reader by probabilities keeps them, also of the cases that it defers.
 OWN_PROBABILITIES = "own_probabilities"
+# Every answer is compared with every other one: a file of 1 MB could ask for terabytes. Of groups
+# and metrics a task has no more either.
+MOST_ANSWERS = 1000
 
 
 def _as_floats(holder: object, *names: str) -> None:
@@ -136,6 +139,10 @@ class TaskFacts:
     features: Mapping[str, FeatureDescription] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("answers", "groups", "metrics"):
+            n = len(getattr(self, name))
+            if n > MOST_ANSWERS:
+                raise InvalidValue(f"a task has at most {MOST_ANSWERS:,} {name}, not {n:,}")
         object.__setattr__(self, "costs", self.costs.over(self.answer_set))
 
     @property

@@ -469,7 +469,8 @@ def test_the_most_confident_tenth_may_be_worse_than_all():
 @pytest.mark.parametrize(
     ("counts", "top"),
     [
-        ((15, 30, 15), 45),  # 15 are too few
+        ((9, 30, 21), 39),  # 9 are too few
+        ((10, 30, 20), 10),
         ((95, 905), 95),  # nearer to 100 than all
         ((30, 90, 880), 120),
         ((30, 170, 800), 30),  # 100 lies between: the smaller one
@@ -649,6 +650,11 @@ def test_a_word_falls_where_the_rows_not_evaluated_could_change_it():
     assert knew_when(edge).word == "partly"
     assert knew_when(edge).reason == "not evaluated"
     assert knew_when(replace(sixty, evaluated=evaluated)).word == "partly"
+
+
+def test_what_could_not_be_told_anyway_keeps_its_reason():
+    found = worth_using(replace(rows_of(200, answer_cost=0.19), evaluated=np.arange(200) > 0))
+    assert (found.word, found.reason) == ("cannot tell", "not shown")
 
 
 def test_a_no_falls_too_where_the_rows_not_evaluated_could_change_it():

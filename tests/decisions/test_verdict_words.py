@@ -97,6 +97,7 @@ CLAIMS = [
             "10 points too high (limit of yes)",
             "10 points too low (limit of yes)",
             "range off by .15, top not worse (limit of yes)",
+            "top tenth 15 points worse (limit of yes)",
             "top tenth 15 points worse, no ties",
             "top-heavy (.99 right in 80 %)",
         )
@@ -109,7 +110,7 @@ CLAIMS = [
     claim(USABLE, "ideal, prevalence 3.6 %", no_most=FEW),
     claim(USABLE, "always healthy, prevalence 3.6 %", yes_most=0),
     # The certificate is wrong in at most δ = 10 %.
-    claim(USABLE, "wrong in 5% wherever it answers", yes_most=0.1, no_most=FEW),
+    claim(USABLE, "wrong in 5 % wherever it answers", yes_most=0.1, no_most=FEW),
     claim(USABLE, "half right", yes_most=0),
 ]
 SCENARIOS: dict[tuple[str, str], Scenario] = {(one.line, one.reader): one for one in scenarios()}

@@ -630,7 +630,7 @@ def test_a_run_is_detached_listed_awaited_and_finished(
     server.reset(seconds=3600)
     code, out, err = command(*RUN, "--detach")
     (run,) = list_runs(tmp_path / "runs")
-    assert (code, out) == (0, f"\nRun:     runs/{run.name}\n")
+    assert (code, out) == (0, f"Run: runs/{run.name}\n")
     assert "24 records have no answer yet (1 provider batch goes on at the provider)" in err
     assert f"krisis batches list runs/{run.name}" in err
     assert f"krisis resume runs/{run.name}" in err
@@ -669,7 +669,7 @@ def test_ctrl_c_while_waiting_keeps_the_provider_batches_and_says_what_to_type(
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     (run,) = list_runs(tmp_path / "runs")
-    assert (process.returncode, out) == (130, f"\nRun:     runs/{run.name}\n")
+    assert (process.returncode, out) == (130, f"Run: runs/{run.name}\n")
     assert "(interrupted; 1 provider batch goes on at the provider)" in err
     assert err.endswith(f"to continue, type: krisis resume runs/{run.name}\n")
     server.change(seconds=0)

@@ -101,6 +101,15 @@ def test_balanced_accuracy_needs_two_classes() -> None:
     assert score.details["reason"] == "needs_at_least_two_classes_in_ground_truth"
 
 
+def test_balanced_accuracy_of_more_classes_than_a_task_can_have_is_undefined() -> None:
+    """Its interval compares every class with every other one."""
+    rows = [EvaluationResult(f"class {n}", f"class {n}") for n in range(1001)]
+    score = BalancedAccuracy()(rows)
+    assert math.isnan(score.value)
+    assert score.details["reason"] == "more_than_1000_classes"
+    assert BalancedAccuracy()(rows[:1000]).value == 1.0
+
+
 def test_spellings_of_one_stage_are_one_group() -> None:
     rows = [EvaluationResult(i, 1, metadata={"ckd_stage": s}) for i, s in enumerate([3, "3", " 3"])]
     assert Accuracy()(rows).breakdown == {"stage_3": 1 / 3}

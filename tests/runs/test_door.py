@@ -325,6 +325,14 @@ def test_data_with_a_journal_that_is_no_file_are_refused_and_not_waited_for(
         databases.load_database(databases.new_connection(), path, "select * from more")
 
 
+def test_of_a_run_that_cannot_be_written_its_own_journal_is_named_and_not_that_of_a_copy(
+    run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "_may_write", lambda path: False)
+    write_journal(run_file, str(tmp_path / "victim"))
+    _is_refused(run_file, r"/evil\.krisis-journal names another file")
+
+
 SECOND_NAMES = pytest.mark.skipif(os.name == "nt", reason="SQLite holds the files it opens there")
 
 
@@ -807,6 +815,22 @@ def test_more_cases_than_the_file_can_hold_are_refused(
 def test_fewer_askings_than_none_are_refused(run_file: Path, change: dict[str, object]) -> None:
     forge_description(run_file, identity=change)
     _is_refused(run_file, r"identity\.\w+: Input should be greater than or equal to")
+
+
+def test_more_answers_than_a_task_can_have_are_refused(run_file: Path) -> None:
+    """What is computed grows with their square."""
+    answers = [[number, "words"] for number in range(1001)]
+    forge_description(run_file, task={"name": "detection", "answers": answers[:1000]})
+    with open_run(run_file) as run:
+        assert run.n_rows == N
+    for name, many in (
+        ("answers", answers),
+        ("groups", {f"group {number}": "sex" for number in range(1001)}),
+        ("metrics", ["aurc"] * 1001),
+    ):
+        path = write_run(run_file.with_name(name), result_of(invented_rows(N), name))
+        forge_description(path, task={"name": "detection", name: many})
+        _is_refused(path, f"at most 1,000 {name}, not 1,001")
 
 
 def test_of_a_record_that_is_not_among_the_records_no_askings_are_removed(run_file: Path) -> None:

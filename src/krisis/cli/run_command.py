@@ -125,7 +125,7 @@ def write_run_file(config: RunConfig, runs: list[Path]) -> None:
 
 def _conclude(result: BenchmarkResult) -> None:
     run, counts, stop = result.provenance.run_file, result.attrition, result.stop
-    typer.echo(f"\nRun:     {run}")
+    typer.echo(f"Run: {run}")
     if isinstance(stop, Detached):
         typer.echo(
             f"krisis: {result.n_left} records have no answer yet ({stop}); to look at the provider "

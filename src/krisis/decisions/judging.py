@@ -79,12 +79,13 @@ def under_missing(judge: Judge, rows: JudgedRows, bounds: Bounds) -> Judgement:
         return replace(few, patients_to_tell=FEWEST_PATIENTS)
     if n_missing > MOST_NOT_EVALUATED * rows.n_rows:
         return found.without_word("too many not evaluated")
-    if n_missing and found.word != "cannot tell":
-        words = {found.word, *(judge(bound).word for bound in bounds(rows))}
-        if words == {"yes", "partly"}:
-            return replace(found, word="partly", reason="not evaluated")
-        if len(words) > 1:
-            return replace(found, word="cannot tell", reason="not evaluated")
+    if not n_missing or found.word == "cannot tell":
+        return found
+    words = {found.word, *(judge(bound).word for bound in bounds(rows))}
+    if words == {"yes", "partly"}:
+        return replace(found, word="partly", reason="not evaluated")
+    if len(words) > 1:
+        return replace(found, word="cannot tell", reason="not evaluated")
     return found
 
 
@@ -628,14 +629,14 @@ def _gap_over_range(stated: JudgedRows, level: float) -> Figure:
 def _top_tenth(stated: JudgedRows, level: float) -> Figure:
     """Return the share wrong in the most confident tenth, less the share that it allows itself.
 
-    Equal confidences stay together: of the groups of at least 20 answers that can be cut off at the
-    top, it is the one nearest to a tenth. Taking all ties in may dilute it: of 1,000 answers of
-    which 95 have .9 and the others .75, a tenth would be all.
+    At least 20 answers. Equal confidences stay together: of the groups that can be cut off at the
+    top it is the one nearest to that number, of 10 at least. Taking all ties in would dilute it: of
+    1,000 answers of which 95 have .9 and the others .75, the tenth would be all.
     """
     value, counts = np.unique(-stated.confidence, return_counts=True)
     n = np.cumsum(counts)
     wanted = max(FEWEST_CONFIDENCES, math.ceil(stated.n_rows / 10))
-    distance = np.where(n >= FEWEST_CONFIDENCES, np.abs(n - wanted), stated.n_rows)
+    distance = np.where(n >= FEWEST_OF_A_KIND, np.abs(n - wanted), stated.n_rows)
     top = stated.only(stated.confidence >= -value[int(np.argmin(distance))])
     allowed = float(1 - top.confidence.mean())
     wrong = _share("wrong", ~top.correct, np.ones_like(top.correct), top, level)

@@ -159,9 +159,7 @@ def losses_of(run: RunItems, loss: str) -> FloatArray:
     table = run.table
     if loss == "error":
         return np.where(table.answered, table.losses("error"), math.nan)
-    # An answer that is none of the labels, −1, costs as much as the costliest.
-    costs = np.pad(table.answers.cost_matrix(table.labels), ((0, 0), (0, 1)), constant_values=1.0)
-    return np.where(table.answered, costs[table.truth, table.prediction], math.nan)
+    return np.where(table.answered, decisions_of(table, expected=False).cost, math.nan)
 
 
 def most_rows(run: RunItems, seen: int, declared: int | None) -> int:

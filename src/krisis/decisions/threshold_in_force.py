@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from krisis.decisions.certify import Certificate
+from krisis.decisions.certify import Certificate, similar_patients
 from krisis.decisions.run_sample import ScoreOptions, groups_of, sample_of, too_many_missing
 from krisis.decisions.sample import (
     DEFAULT_DELTA,
@@ -20,6 +20,7 @@ from krisis.decisions.sample import (
     Sample,
     ThresholdSearch,
     check_bounds,
+    divided,
     find_threshold,
     ratio_interval,
 )
@@ -29,6 +30,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
 from krisis.statistics.intervals import Interval
+from krisis.statistics.risk_tests import fewest_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,8 @@ class ThresholdInForce:
     Of several certified thresholds ``threshold`` is the cheapest and ``laxest`` the lowest; both
     are None where none could be certified, or where a certificate has one per group. Then
     ``lowest_risk`` is the lowest risk of any threshold that was tested, that of its ``n_lowest``
-    most confident answers; NaN where none could be tested, with the ``reason``.
+    most confident answers, and ``patients_to_tell`` about how many patients like these would
+    certify one; NaN where none could be tested, with the ``reason``.
     """
 
     bound: RiskBound
@@ -60,6 +63,7 @@ class ThresholdInForce:
     lowest_risk: float = math.nan
     n_lowest: int = 0
     reason: str = ""
+    patients_to_tell: int | None = None
     search: ThresholdSearch | None = None
     sample: Sample | None = None
 
@@ -119,7 +123,8 @@ def threshold_of_run(
     bound = bound or RiskBound()
     table = run.table
     if too_many_missing(table.n_not_evaluated, table.n_rows, score.max_not_evaluated):
-        missing = f"{table.n_not_evaluated:,} of {table.n_rows:,} cases were not evaluated"
+        lost = f"{table.n_not_evaluated:,} of {table.n_rows:,} cases were not evaluated"
+        missing = f"{lost}: resume the run"
         return ThresholdInForce(bound=bound, answered=run.predicted, reason=missing)
     try:
         score.refuse_seen(run, "voids the guarantee")
@@ -134,12 +139,14 @@ def threshold_of_run(
 def _why_no_score(run: RunItems, score: ScoreOptions, error: UserError) -> str:
     table, name = run.table, score.confidence or run.default_confidence
     if not table.answered.any():
-        return "it answered no case"
+        return "it answered no case: only answers would tell"
     if np.isnan(table.confidence[table.answered]).all():
-        return "it stated no confidence"
+        return "it stated no confidence: ask for one"
     if isinstance(error, MissingSignal):
-        return f"the confidence {name!r} needs signals that this model does not give"
-    return str(error).partition(";")[0]
+        return (
+            f"the confidence {name!r} needs signals that this model does not give: choose another"
+        )
+    return str(error)
 
 
 def threshold_of_sample(
@@ -158,20 +165,34 @@ def threshold_of_sample(
             sample=sample,
         )
     if found.lowest is None:
-        n = found.tested.n_scored
-        none = "1 answer is too few" if n == 1 else f"{n:,} answers with a confidence are too few"
-        if not n:
-            none = "no answer has a confidence"
-        return ThresholdInForce(bound=bound, answered=own, reason=none, search=found)
+        return ThresholdInForce(
+            bound=bound, answered=own, reason=_too_few(sample, found), search=found
+        )
+    needed = similar_patients(sample, found)
     accepted = sample.accepts(float(found.tested.candidates.threshold[found.lowest]))
     return ThresholdInForce(
         bound=bound,
         answered=own,
         lowest_risk=float(sample.loss[accepted].mean()),
         n_lowest=int(accepted.sum()),
-        reason="" if found.no_size_helps else "too few cases to tell",
+        patients_to_tell=None if math.isnan(needed) else round(needed),
         search=found,
     )
+
+
+def _too_few(sample: Sample, found: ThresholdSearch) -> str:
+    """Say how many answers there are, of what, and how many it takes if none is wrong."""
+    tested = found.tested
+    n, fewest = tested.n_scored, fewest_rows(found.risk, divided(found.delta)[1])
+    if not n:
+        return "no answer has a confidence: ask for one"
+    end, verb = ("", "is") if n == 1 else ("s", "are")
+    what = f"answer{end} with a confidence"
+    if tested.clustered:
+        fewest *= tested.most_rows
+    elif sample.clustered:
+        what = f"patient{end}, one answer of each,"
+    return f"{n:,} {what} {verb} too few: without an error it takes {fewest:,}"
 
 
 def _of_certificate(

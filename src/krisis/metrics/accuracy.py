@@ -8,6 +8,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.forms import Form, MeanOfShares, Share, Undefined
 from krisis.metrics.table import Table
+from krisis.task_facts import MOST_ANSWERS
 
 
 class Accuracy(BaseMetric):
@@ -62,7 +63,7 @@ class BalancedAccuracy(BaseMetric):
 
     Formula: (1/|C|) · Σ over c in C of correct in c / rows of c. Direction: higher. Abstained
     rows, replies without an answer, missing predictions and predictions outside C are errors of
-    their true class. Undefined with fewer than two classes.
+    their true class. Undefined with fewer than two classes, and with more than 1,000.
 
     Reference: Brodersen et al., The balanced accuracy and its posterior distribution, ICPR 2010.
 
@@ -84,6 +85,8 @@ class BalancedAccuracy(BaseMetric):
             labels=table.labels,
             missing=Counter(table.missing_truths),
         )
+        if len(recalls.shares) > MOST_ANSWERS:
+            return Undefined("more_than_1000_classes")
         if len(recalls.shares) >= 2:
             return recalls
         one = "needs_at_least_two_classes_in_ground_truth"

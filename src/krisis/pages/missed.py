@@ -79,7 +79,9 @@ class Missed:
             ]
         negative = self.answered & ~self.told_positive
         if negative.any():
-            wrong = self._share("negative answers wrong {}", self.ill, negative, level)
+            wrong = self._share(
+                f"{{}} of those told {self.other} have {self.positive}", self.ill, negative, level
+            )
             shares.append(wrong)
         return Finding("missed", "Missed disease", None, shares)
 

@@ -639,7 +639,7 @@ def _metrics(
     """Return a family of metrics with their intervals, and what others score in them."""
     known = {who: found for who, found in others.items() if any(s.name in found for s in scores)}
     columns = (
-        Column("name", "metric"),
+        Column("name", "Metrics" if abstained else "metric"),
         Column("figure", "value"),
         Column("count", "n"),
         *([Column("count", "abstained")] if abstained else []),

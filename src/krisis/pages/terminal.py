@@ -12,7 +12,17 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from krisis.display import spelled_out
-from krisis.pages.document import BEST, Chart, Document, Facts, Reply, Sentences, Table, Verdict
+from krisis.pages.document import (
+    BEST,
+    Chart,
+    Document,
+    Facts,
+    Reply,
+    Section,
+    Sentences,
+    Table,
+    Verdict,
+)
 from krisis.pages.numbers import level
 
 WIDTH = 80
@@ -71,19 +81,27 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
             verbose or document.first is None or section.key in document.first
         ):
             console.print()
-            console.print(_safe(section.title, "bold"))
+            if not _heads_itself(section):
+                console.print(_safe(section.title, "bold"))
             shown = [part for part in section.parts if not isinstance(part, Chart)]
             for place, part in enumerate(shown):
                 if place:
                     console.print()
                 _print_part(console, part)
     if document.commands:
-        console.print()
+        if verbose or document.first is None:  # the first screen is one
+            console.print()
         # What is printed already needs no command.
         left = [one for one in document.commands if not (verbose and one.endswith("--verbose"))]
         for command in left:
             # A command to copy is never broken.
             console.print(_safe(command), soft_wrap=True)
+
+
+def _heads_itself(section: Section) -> bool:
+    """Tell whether a section begins with a table whose first heading is the title."""
+    first = section.parts[0] if section.parts else None
+    return isinstance(first, Table) and first.columns[0].heading == section.title
 
 
 def _print_words(console: Console, text: str) -> None:

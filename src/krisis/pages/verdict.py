@@ -16,11 +16,17 @@ from functools import partial
 import numpy as np
 
 from krisis.decisions import judging
-from krisis.decisions.judged_rows import ALWAYS_DEFER, Figure, JudgedRows, Judgement
+from krisis.decisions.judged_rows import (
+    ALWAYS_DEFER,
+    SAME_COST,
+    Figure,
+    JudgedRows,
+    Judgement,
+)
 from krisis.decisions.judged_run import JudgedRun, judged_run
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.metrics.table import BoolArray, Table
-from krisis.pages.document import Column, Finding, Reply, Stated, Verdict
+from krisis.pages.document import Column, Finding, Stated, Verdict
 from krisis.pages.missed import Missed
 from krisis.pages.numbers import Estimate, count, counted, given
 from krisis.results.account import OtherCosts
@@ -28,8 +34,8 @@ from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.group_labels import group_words
 from krisis.results.run_items import items_of_result, source_of
 from krisis.results.stops import Unfinished
-from krisis.statistics.group_gaps import SMALLEST_GROUP
-from krisis.statistics.intervals import DEFAULT_LEVEL, common_level
+from krisis.statistics.group_gaps import SMALLEST_GROUP, gap_interval
+from krisis.statistics.intervals import DEFAULT_LEVEL, Interval, common_level
 from krisis.statistics.shares import share_interval
 from krisis.task_facts import TaskFacts
 
@@ -39,6 +45,7 @@ PEOPLE = ("physician", "reader")  # baselines that are people
 LIMITS = ("always-abstain", "majority", "ideal", "boosting", "rule/always-0")
 FEW_PATIENTS = 30  # with several rows each, words are wrong more often
 _GROUP_ERROR = 0.05  # chance of naming any group where none differs
+_EVEN = 0.0005  # a smaller gap is shown as 0
 _MORE_LEFT = 0.20  # so much more often left for people than the rest
 # Of more rows, the prices that keep a word are not looked for.
 _MOST_TRIED = 20_000
@@ -169,15 +176,21 @@ class _Judge:
             words = "decision skill {} (best constant policy 0, ideal 1)"
             figures.append(_stated(words, found.figure, kind="figure", brief=False))
         if saved is not None:
-            policy = self._policy(self.run.rows.best_constant)
-            figures.insert(0, _saving(saved, self.task.unit, policy))
-            if saved.value < 0 and found.reason == "no better":
-                found = replace(found, reason="")  # the figure says it
+            figures.insert(0, self._saved(saved, self.run.rows.best_constant))
         for one in found.beside:
             rival = one.name.removeprefix("saved per 100 against ")
             if rival != one.name:
                 compared.append(self._against(rival, one, brief=rival == found.comparator))
         return self._finding("worth", "Worth using?", found, figures, compared, priced=True)
+
+    def _saved(self, saved: Figure, policy: str) -> Stated:
+        """Say what is saved against a constant policy, or what more it costs."""
+        estimate = Estimate.of(saved.value, saved.interval, bound=0.0)
+        units, other = f"per 100 {self.task.unit}s", self._policy(policy)
+        words = f"saves {{}} {units} against {other}"
+        if saved.value < 0:
+            words, estimate = f"costs {{}} more {units} than {other}", estimate.negated()
+        return Stated(words=words, estimate=estimate, kind="figure")
 
     def _against(self, rival: str, saved: Figure, *, brief: bool) -> Stated:
         """Say what a rival saves more or less than the run, the larger number first."""
@@ -239,7 +252,7 @@ class _Judge:
         return self._finding("confidence", "Confidence trustworthy?", found, figures)
 
     def usable(self, in_force: ThresholdInForce) -> Finding:
-        plain = usable_line(in_force)
+        plain = usable_line(in_force, self.task.person, self.level)
         answers = self._answers_of(in_force) if in_force.certified else None
         found = self._judged(
             partial(
@@ -254,10 +267,9 @@ class _Judge:
         if answers is None:
             line = self._finding("usable", plain.question, found, figures)
             is_plain = found.reason in ("too risky", "nothing certified")
-            return replace(line, reason=in_force.reason) if is_plain else line
+            return replace(line, reason=plain.reason) if is_plain else line
         if found.figure is not None and self.run.rows.n_patients >= judging.FEWEST_PATIENTS:
-            policy = self._policy(found.comparator or ALWAYS_DEFER)
-            figures.append(_saving(found.figure, self.task.unit, policy))
+            figures.append(self._saved(found.figure, found.comparator or ALWAYS_DEFER))
         missed = Missed.of(self.run.scored, answers)
         if missed is not None and missed.ill.any():
             n, _, told, _ = missed.counts()
@@ -306,11 +318,16 @@ class _Judge:
         costs = self.task.costs
         if not costs.assumed or found.word is None:
             return ""
-        told = f"{given(100 * costs.price)} % is assumed: set `price:`"
+        price = given(round(100 * costs.price, 9))
+        if found.word == "cannot tell":
+            # It has nothing to hold; the first line says what to set.
+            told = f"a deferral is assumed to cost {price} % of an error: set `price:`"
+            return told if key == "worth" else ""
+        told = f"{price} % assumed: set `price:`"
         if key == "deferral" and self.run.rows.lowest is None:
             return ""  # by a label, all stakes are equal
         if self.run.rows.n_rows > _MOST_TRIED:
-            return f"if a deferral costs {given(100 * costs.price)} % of an error ({told})"
+            return f"if a deferral costs {price} % of an error ({told})"
         rule = _PRICED[key]
         low, high = judging.prices_that_keep(
             lambda price: rule(self.run.at(price), self.level).word, costs.price
@@ -324,33 +341,40 @@ class _Judge:
     def _reason(self, key: str, found: Judgement) -> str:
         """Return why a word is what it is; of "cannot tell", also what would tell."""
         said = self._why(key, found)
-        if found.word != "cannot tell" or key == "usable":
+        is_open = found.reason == "not shown" or found.reason.startswith("too few")
+        if found.word != "cannot tell" or not is_open:
             return said
-        if found.reason == "not shown":
-            n = found.patients_to_tell
-            person = self.task.person
-            told = f"about {count(n)} {person}s would tell" if n else f"more {person}s would tell"
-            return f"{said}; {told}" if said else told
-        return said
+        return "; ".join(filter(None, (said, _enough(found.patients_to_tell, self.task.person))))
 
     def _why(self, key: str, found: Judgement) -> str:
         policy = self._policy(found.comparator) if found.comparator else ""
         person, unit = self.task.person, self.task.unit
         n_missing = found.counts.get("not evaluated", 0)
-        rival = (
-            "no rival to compare with: name people's answers with --reader"
-            if self.is_imported
-            else "no rival to compare with: add `split:` for a logistic baseline"
+        # The figure is against the best constant policy, and need not be said again.
+        is_beside = found.comparator in ("", self.run.rows.best_constant)
+        is_worse = found.figure is not None and found.figure.name == "saved per 100"
+        is_worse = is_worse and found.figure is not None and found.figure.value < -SAME_COST
+        rival, label, ask = (
+            (
+                "add `split:` for a logistic baseline",
+                "declare `deferral:` in the task",
+                "ask for one",
+            )
+            if not self.is_imported
+            else (
+                "name people's answers with --reader",
+                "name the column with --should-defer",
+                "name the column with --confidence",
+            )
         )
         price = given(100 * self.run.rows.price)
+        constant = "" if is_beside and is_worse else f"{policy} does as well"
         known = {
-            "not shown": f"not shown to be better than {policy}" if key == "worth" else "",
-            "no rival": rival,
+            "not shown": "" if is_beside else f"not shown to be better than {policy}",
+            "no rival": f"no rival to compare with: {rival}",
             "rival not beaten": f"not shown to be cheaper than {found.comparator}",
-            "no better": f"{policy} does as well"
-            if found.comparator != self.run.rows.best_constant
-            else "it is no better",
-            "a constant does as well": f"{policy} does as well",
+            "no better": constant,
+            "a constant does as well": constant,
             "too few patients": f"fewer than {judging.FEWEST_PATIENTS} {person}s: figures, no word",
             "too many not evaluated": f"{count(n_missing)} {unit}s were not evaluated: resume the "
             "run for a word",
@@ -360,33 +384,27 @@ class _Judge:
             "running": "so far",
             "abstention was not offered": "no row abstains: name the column with --abstained, if "
             "abstaining was offered",
-            "no label": f"no {unit} says whether it should be deferred: name the column with "
-            "--should-defer"
-            if self.is_imported
-            else f"no {unit} says whether it should be deferred: label some in the data",
+            "no label": f"no {unit} says whether it should be deferred: {label}",
             "checklist": "a checklist, on which no word rests",
-            "no due case": f"no {unit} is due for deferral",
-            "no safe case": f"every {unit} is due for deferral",
-            "all due cases are ties": "all due cases are ties",
-            "all safe cases are ties": "all safe cases are ties",
+            "no due case": f"no {unit} is due for deferral: include some that are",
+            "no safe case": f"every {unit} is due for deferral: include some that are "
+            "safe to answer",
+            "all due cases are ties": "answering the due cases costs what deferring does: another "
+            "`price:` would tell",
             "deferred nothing": "it never deferred",
             "deferred all": "it never answered",
-            "no answer": f"it answered no {unit}",
-            "too few answers": f"fewer than {judging.FEWEST_OF_A_KIND} answers: more {person}s "
-            "would tell",
+            "no answer": f"it answered no {unit}: only answers would tell",
+            "too few answers": f"fewer than {judging.FEWEST_OF_A_KIND} answers",
             "only better than constant": "only shown better than the best constant answer",
             "rival better": "",
-            "no confidence": "it stated no confidence: ask for one",
+            "no confidence": f"it stated no confidence: {ask}",
             "too few confidences": f"fewer than {judging.FEWEST_CONFIDENCES} answers with a "
-            f"confidence: more {person}s would tell",
+            "confidence",
         }
-        is_of_kind = found.reason.endswith((" due cases", " safe cases"))
-        if is_of_kind and found.reason not in known:
-            kind = "due" if "due" in found.reason else "safe"
-            return (
-                f"fewer than {judging.FEWEST_OF_A_KIND} {kind} cases, or {person}s with one: more "
-                f"{person}s would tell"
-            )
+        for kind in ("due", "safe"):
+            few = f"fewer than {judging.FEWEST_OF_A_KIND}"
+            known[f"too few {kind} cases"] = f"{few} {kind} cases"
+            known[f"too few patients with {kind} cases"] = f"{few} {person}s with {kind} cases"
         if key == "correctness" and found.word == "no" and not found.reason:
             if self.task.costs.are_equal:
                 return f"a deferral costs as much as being wrong in {price} %"
@@ -401,13 +419,10 @@ _PRICED: dict[str, Callable[[JudgedRows, float], Judgement]] = {
 }
 
 
-def _saving(saved: Figure, unit: str, policy: str) -> Stated:
-    """Say what is saved against a policy, or how much more it costs."""
-    estimate = Estimate.of(saved.value, saved.interval, bound=saved.limit)
-    words = f"saves {{}} per 100 {unit}s against {policy}"
-    if estimate.value < 0:
-        words, estimate = f"costs {{}} more per 100 {unit}s than {policy}", estimate.negated()
-    return Stated(words=words, estimate=estimate, kind="figure")
+def _enough(n_patients: int | None, person: str) -> str:
+    """Say how many patients would tell."""
+    about = f"about {count(n_patients)}" if n_patients else "more"
+    return f"{about} {person}s would tell"
 
 
 def _named(found: Judgement, name: str) -> Figure | None:
@@ -427,19 +442,22 @@ def _confidence_figure(figure: Figure, *, brief: bool) -> Stated:
     is_low = figure.value < 0
     size = replace(estimate.negated() if is_low else estimate, bound=figure.limit)
     if figure.name == "mean gap":
-        words = f"{{}} too {'low' if is_low else 'high'} on average (limit {{limit}})"
+        side = f"too {'low' if is_low else 'high'}" if abs(figure.value) > _EVEN else "off"
+        words = f"{{}} {side} on average (limit {{limit}})"
     elif figure.name == "gap over the range":
         words = "{} off over the range (limit {limit})"
     else:
         more = "less" if is_low else "more"
-        words = f"its most confident tenth is wrong {{}} {more} often than stated (limit {{limit}})"
+        words = f"most confident tenth wrong {{}} {more} often than stated (limit {{limit}})"
     return Stated(words=words, estimate=size, kind="points", brief=brief)
 
 
 # --- Usable at the risk that is allowed? ----------------------------------------------------
 
 
-def usable_line(in_force: ThresholdInForce) -> Finding:
+def usable_line(
+    in_force: ThresholdInForce, person: str = "patient", level: float = DEFAULT_LEVEL
+) -> Finding:
     """Say from which confidence on a run may answer, or the lowest risk that it reaches."""
     allowed = f"{given(round(100 * in_force.bound.risk, 9))} %"
     if not in_force.is_share:  # the loss of an answer is what it costs
@@ -463,11 +481,13 @@ def usable_line(in_force: ThresholdInForce) -> Finding:
     is_share = in_force.is_share
     words = f"{{}} wrong in its {most}" if is_share else f"mean cost {{}} in its {most}"
     figures = [Stated(words=words, estimate=lowest, kind="share" if is_share else "figure")]
-    answer: Reply = "no" if _is_too_risky(in_force) else "cannot tell"
-    return Finding("usable", question, answer, figures, reason=in_force.reason)
+    if _is_too_risky(in_force, level):
+        return Finding("usable", question, "no", figures)
+    enough = _enough(in_force.patients_to_tell, person)
+    return Finding("usable", question, "cannot tell", figures, reason=enough)
 
 
-def _is_too_risky(in_force: ThresholdInForce, level: float = DEFAULT_LEVEL) -> bool:
+def _is_too_risky(in_force: ThresholdInForce, level: float) -> bool:
     search = in_force.search
     return search is not None and judging.too_risky_everywhere(search, level)
 
@@ -477,7 +497,8 @@ def _is_too_risky(in_force: ThresholdInForce, level: float = DEFAULT_LEVEL) -> b
 
 def left_line(table: Table, in_force: ThresholdInForce) -> Finding:
     """Count the cases that are left for people."""
-    n, why, below = in_force.n_left, "abstained or gave no answer", 0
+    n, below = in_force.n_left, 0
+    why = "abstained or gave no answer" if n else ""
     if in_force.certified:
         below = n - int(np.count_nonzero(~table.answered))
     which = "all" if below == n else f"{count(below)} of them"
@@ -497,10 +518,11 @@ def left_line(table: Table, in_force: ThresholdInForce) -> Finding:
 
 
 def groups_line(table: Table, in_force: ThresholdInForce, level: float = DEFAULT_LEVEL) -> Finding:
-    """Name the declared groups with more errors, or far more cases left for people, than the rest.
+    """Name the declared groups with more errors, more missed disease or far more left for people.
 
-    At a certified threshold errors are compared with the allowed risk. The lower limit of a group
-    must be beyond the rest, at a level divided by the number of comparisons (Bonferroni).
+    At a certified threshold errors are compared with the allowed risk, all else with the other
+    patients. The lower limit of the gap must be above 0, at a level divided by the number of
+    comparisons (Bonferroni).
     """
     question = "Groups to watch"
     if not table.answers.groups:
@@ -509,63 +531,95 @@ def groups_line(table: Table, in_force: ThresholdInForce, level: float = DEFAULT
     if not large:
         reason = f"no group has {SMALLEST_GROUP} patients or more"
         return Finding("groups", question, None, reason=reason)
-    adjusted = 1 - 2 * _GROUP_ERROR / (2 * len(large))
-    found = []
-    for name, inside in large:
-        found += _group_figures(table, in_force, name, inside, max(adjusted, 0.5), level)
+    missed = Missed.of(table, in_force.answered)
+    adjusted = 1 - 2 * _GROUP_ERROR / ((2 if missed is None else 3) * len(large))
+    watched = _Watched(table, in_force, missed, max(adjusted, 0.5), level)
+    found = [said for name, inside in large for said in watched.of(name, inside)]
     if found:
         return Finding("groups", question, None, found)
     named = f"none of {counted(len(large), 'group')} of {SMALLEST_GROUP} patients or more"
     return Finding("groups", question, None, reason=named)
 
 
-def _group_figures(
-    table: Table,
-    in_force: ThresholdInForce,
-    name: str,
-    inside: BoolArray,
-    adjusted: float,
-    level: float,
-) -> list[Stated]:
-    """Return what a group is watched for: its errors, and its cases left for people."""
-    answered, left = in_force.answered, ~in_force.answered
-    wrong = answered & ~table.correct
-    lost = wrong.astype(np.float64)
-    if in_force.certified and not in_force.is_share:  # the bound is one of the mean cost
-        assert in_force.sample is not None
-        lost = np.where(answered, in_force.sample.loss, 0.0)
-    rest = answered & ~inside
-    limit = in_force.bound.risk
-    if not in_force.certified:
-        limit = float(lost[rest].mean()) if rest.any() else math.nan
-    found = []
-    if (answered & inside).any() and not math.isnan(limit):
-        shown = _of_group(table, lost * inside, answered & inside, adjusted)
-        if shown.low > limit:
-            usual = replace(_of_group(table, lost * inside, answered & inside, level), bound=limit)
-            beside = (
-                "at most {limit} allowed" if in_force.certified else f"the others {_percent(limit)}"
-            )
-            found.append(Stated(words=f"{name}: {{}} wrong ({beside})", estimate=usual))
-    others = left[~inside]
-    if others.size:
-        limit = float(others.mean())
-        share = float(left[inside].mean())
-        shown = _of_group(table, left & inside, inside, adjusted)
-        if share - limit >= _MORE_LEFT and shown.low > limit:
-            n = f"{count(int((left & inside).sum()))} of {count(int(inside.sum()))}"
-            words = f"{name}: {n} left for people (the others {{}})"
-            found.append(Stated(words=words, estimate=Estimate(limit)))
-    return found
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """What groups are watched for; ``adjusted`` is the level of a comparison."""
+
+    table: Table
+    in_force: ThresholdInForce
+    missed: Missed | None
+    adjusted: float
+    level: float
+
+    def of(self, name: str, inside: BoolArray) -> list[Stated]:
+        """Return a sentence for each thing that a group is watched for."""
+        return [*self._errors(name, inside), *self._missed(name, inside), *self._left(name, inside)]
+
+    def _errors(self, name: str, inside: BoolArray) -> list[Stated]:
+        in_force, answered = self.in_force, self.in_force.answered
+        lost = (answered & ~self.table.correct).astype(np.float64)
+        if in_force.certified and not in_force.is_share:  # the bound is one of the mean cost
+            assert in_force.sample is not None
+            lost = np.where(answered, in_force.sample.loss, 0.0)
+        here, rest = answered & inside, answered & ~inside
+        if not here.any() or not (rest.any() or in_force.certified):
+            return []
+        if in_force.certified:
+            limit = in_force.bound.risk
+            is_worse = self._share(lost, here, self.adjusted).low > limit
+            beside = "at most {limit} allowed"
+        else:
+            limit = float(lost[rest].mean())
+            is_worse = self._gap(lost, here, rest).low > 0
+            beside = f"the others {_percent(limit)}"
+        if not is_worse:
+            return []
+        usual = replace(self._share(lost, here, self.level), bound=limit)
+        if in_force.certified and not in_force.is_share:
+            words = f"{name}: mean cost {{}} ({beside})"
+            return [Stated(words=words, estimate=usual, kind="figure")]
+        return [Stated(words=f"{name}: {{}} wrong ({beside})", estimate=usual)]
+
+    def _missed(self, name: str, inside: BoolArray) -> list[Stated]:
+        if self.missed is None:
+            return []
+        ill, other = self.missed.ill, f"told {self.missed.other}"
+        told = self.missed.parts()[other]
+        here, rest = ill & inside, ill & ~inside
+        if not (here.any() and rest.any() and self._gap(told, here, rest).low > 0):
+            return []
+        n = f"{count(int((told & inside).sum()))} of {count(int(here.sum()))}"
+        words = f"{name}: {n} with {self.missed.positive} {other} (the others {{}})"
+        return [Stated(words=words, estimate=Estimate(float(told[rest].mean())))]
+
+    def _left(self, name: str, inside: BoolArray) -> list[Stated]:
+        left = ~self.in_force.answered
+        if inside.all():
+            return []
+        others = float(left[~inside].mean())
+        is_more = float(left[inside].mean()) - others >= _MORE_LEFT
+        if not (is_more and self._gap(left, inside, ~inside).low > 0):
+            return []
+        n = f"{count(int((left & inside).sum()))} of {count(int(inside.sum()))}"
+        words = f"{name}: {n} left for people (the others {{}})"
+        return [Stated(words=words, estimate=Estimate(others))]
+
+    def _gap(self, hits: np.ndarray, here: BoolArray, rest: BoolArray) -> Interval:
+        """Return the interval of the share in a group less that in the rest."""
+        parts = [self._interval(hits, rows, self.adjusted) for rows in (here, rest)]
+        values = (float(hits[here].mean()), float(hits[rest].mean()))
+        return gap_interval(values, (parts[0], parts[1]), 0.0)
+
+    def _share(self, hits: np.ndarray, rows: BoolArray, level: float) -> Estimate:
+        return Estimate.of(float(hits[rows].mean()), self._interval(hits, rows, level))
+
+    def _interval(self, hits: np.ndarray, rows: BoolArray, level: float) -> Interval:
+        patients = self.table.patients
+        return share_interval(patients.sums(hits * rows), patients.sums(rows), level=level)
 
 
 def _percent(value: float) -> str:
     return Column("share", "").write(value)
-
-
-def _of_group(table: Table, hits: np.ndarray, rows: BoolArray, level: float) -> Estimate:
-    sums, n = table.patients.sums(hits), table.patients.sums(rows)
-    return Estimate.of(float(sums.sum() / n.sum()), share_interval(sums, n, level=level))
 
 
 def _large_groups(table: Table) -> list[tuple[str, BoolArray]]:
