@@ -297,7 +297,7 @@ def test_one_run_has_one_cost_wherever_it_is_shown(logistic: Path, tmp_path: Pat
     (name,) = (entry.name for entry in catalogue.entries())
     viewed = run_page.page(catalogue, name).content["metric_scores"]["Decision Cost"]["value"]
     decided = api.decide(logistic).to_json()
-    acts = next(p["cost"] for p in decided["policies"] if p["name"] == "as the model did")
+    acts = next(p["cost"] for p in decided["policies"] if p["name"] == "as run")
     for found in (stored, viewed, acts):
         assert found == pytest.approx(expected, abs=1e-12)
 
@@ -318,7 +318,7 @@ def test_runs_of_different_costs_are_compared_by_one_table_alone(
         expected, _ = by_hand(path, costs_of(path).at(0.25))
         assert scores[name]["decision_cost"]["value"] == pytest.approx(expected, abs=1e-9)
     (pair,) = json.loads(done.stdout)["pairs"]
-    assert pair["deltas"]["Decision Cost"]["delta"] == pytest.approx(0.0, abs=1e-12)  # one reader
+    assert pair["deltas"]["decision_cost"]["delta"] == pytest.approx(0.0, abs=1e-12)  # one reader
 
 
 def test_tables_that_differ_at_one_price_are_refused(logistic: Path, tmp_path: Path) -> None:
