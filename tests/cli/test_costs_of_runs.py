@@ -254,7 +254,7 @@ def test_what_if_a_run_had_been_made_at_the_price_is_that_run(logistic: Path, de
             float(DecisionCost().compute(rows).value), abs=1e-9
         )
     verdicts = [one.document().verdict for one in (asked, made)]
-    said = [[(line.key, line.word) for line in v.lines] for v in verdicts if v is not None]
+    said = [[(line.key, line.answer) for line in v.lines] for v in verdicts if v is not None]
     assert said[0] == said[1]
 
 
@@ -292,12 +292,12 @@ def test_what_if_says_so_of_a_reader_whom_nobody_told_a_price(
 def test_one_run_has_one_cost_wherever_it_is_shown(logistic: Path, tmp_path: Path) -> None:
     expected = cost_of(api.load(logistic))
     shown = krisis("show", str(logistic), "--format", "json", cwd=tmp_path)
-    stored = json.loads(shown.stdout)["metric_scores"]["decision_cost"]["value"]
+    stored = json.loads(shown.stdout)["metric_scores"]["Decision Cost"]["value"]
     catalogue = Catalogue(logistic.parent)
     (name,) = (entry.name for entry in catalogue.entries())
-    viewed = run_page.page(catalogue, name).content["metric_scores"]["decision_cost"]["value"]
-    decided = api.decide(logistic).to_dict()
-    acts = next(p["cost"] for p in decided["policies"] if p["name"] == "as the model did")
+    viewed = run_page.page(catalogue, name).content["metric_scores"]["Decision Cost"]["value"]
+    decided = api.decide(logistic).to_json()
+    acts = next(p["cost"] for p in decided["policies"] if p["name"] == "as run")
     for found in (stored, viewed, acts):
         assert found == pytest.approx(expected, abs=1e-12)
 
@@ -313,12 +313,12 @@ def test_runs_of_different_costs_are_compared_by_one_table_alone(
     assert done.stderr.count("\n") == 1
     done = krisis(*both, "--price", "0.25", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for path in (logistic, dear):
+    scores = json.loads(done.stdout)["scores"]
+    for path, name in zip((logistic, dear), scores, strict=True):
         expected, _ = by_hand(path, costs_of(path).at(0.25))
-        assert cost_of(api.score(path, price=0.25)) == pytest.approx(expected, abs=1e-9)
+        assert scores[name]["decision_cost"]["value"] == pytest.approx(expected, abs=1e-9)
     (pair,) = json.loads(done.stdout)["pairs"]
-    tested = next(m for m in pair["metrics"] if m["key"] == "decision_cost")
-    assert tested["difference"] == pytest.approx(0.0, abs=1e-12)  # one reader, one table
+    assert pair["deltas"]["decision_cost"]["delta"] == pytest.approx(0.0, abs=1e-12)  # one reader
 
 
 def test_tables_that_differ_at_one_price_are_refused(logistic: Path, tmp_path: Path) -> None:
@@ -450,7 +450,7 @@ def test_who_is_forgotten_leaves_no_probability_behind(logistic: Path, tmp_path:
         (n_gone,) = connection.execute(count, (place,)).fetchone()
         (n_before,) = connection.execute("SELECT COUNT(*) FROM baseline_chances").fetchone()
     assert n_gone
-    done = krisis("forget", str(tmp_path), "--patient", patient, cwd=tmp_path)
+    done = krisis("forget", str(path), "--patient", patient, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     with closing(sqlite3.connect(only_run(tmp_path))) as connection:
         (n_after,) = connection.execute("SELECT COUNT(*) FROM baseline_chances").fetchone()

@@ -35,6 +35,7 @@ def what_if(
         return result
     task = result.provenance.task_facts or TaskFacts("")
     asked = stated_costs(task.costs, costs, price)
+    asked = asked.over_seen(task.answer_set, result.rows.table.labels)
     changed = replace(task, costs=asked)
     facts = copy(result)
     other = OtherCosts(task.costs.price, _typed(costs, price))
