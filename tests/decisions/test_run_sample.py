@@ -15,7 +15,7 @@ from krisis.decisions.run_sample import (
     most_rows,
     too_many_missing,
 )
-from krisis.decisions.sample import Sample
+from krisis.decisions.sample import Sample, crc, find_threshold, sgr
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
@@ -110,3 +110,21 @@ def test_rows_of_one_patient_ask_for_more_patients_where_they_are_alike() -> Non
 def test_without_a_kept_row_no_number_of_patients_is_known() -> None:
     assert math.isnan(shown_by([0.0, 1.0], [0, 1], [False, False]))
     assert math.isnan(shown_by([0.5, 0.0], [0, 1], [True, True]))
+
+
+def test_bisecting_tests_no_candidate_twice_and_leaves_none_out() -> None:
+    accepted, errors = np.array([100, 200, 300]), np.array([0, 0, 60])
+    assert [test.candidate for test in sgr(accepted, errors, 0.1, 0.1)] == [1, 2]
+    assert [test.candidate for test in sgr(accepted[:1], errors[:1], 0.1, 0.1)] == [0]
+    assert [test.candidate for test in sgr(accepted, errors + 60, 0.1, 0.1)] == [1, 0]
+
+
+def test_an_expected_loss_may_be_as_high_as_the_bound() -> None:
+    assert crc(np.array([0.0, 1.0, 1.5]), 9, 0.2) == 1  # (1 + 1)/(9 + 1) = 0.2
+
+
+def test_of_an_expected_loss_it_is_never_said_that_no_size_helps() -> None:
+    losses = [1.0] * 300
+    of = Sample(np.linspace(1, 0.5, 300), np.array(losses), np.arange(300), 300, most_rows=1)
+    assert find_threshold(of, "fixed-sequence", 0.1, 0.1).no_size_helps
+    assert not find_threshold(of, "crc", 0.1, 0.1).no_size_helps
