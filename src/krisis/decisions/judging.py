@@ -100,9 +100,9 @@ def _filled(rows: JudgedRows, **values: FloatArray | BoolArray | float | bool) -
     return replace(rows, **changed)
 
 
-def _as_many_times(n_patients: int, needed: int, found: int) -> int:
+def _as_many_times(n_patients: int, needed: int, found: int) -> int | None:
     """Return how many patients like these bring as many of a kind as are needed."""
-    return patients_to_tell(n_patients, math.sqrt(needed / found), 1.0) or 0
+    return patients_to_tell(n_patients, math.sqrt(needed / found), 1.0)
 
 
 # --- Worth using? -----------------------------------------------------------------------------

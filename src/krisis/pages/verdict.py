@@ -269,7 +269,7 @@ class _Judge:
             is_plain = found.reason in ("too risky", "nothing certified")
             return replace(line, reason=plain.reason) if is_plain else line
         if found.figure is not None and self.run.rows.n_patients >= judging.FEWEST_PATIENTS:
-            figures.append(self._saved(found.figure, found.comparator or ALWAYS_DEFER))
+            figures.append(self._saved(found.figure, self.run.rows.best_constant))
         missed = Missed.of(self.run.scored, answers)
         if missed is not None and missed.ill.any():
             n, _, told, _ = missed.counts()
