@@ -802,6 +802,8 @@ def test_a_risk_that_is_shown_too_high_at_the_only_threshold_is_too_risky():
     # 8 of 100 are more than 5 %, which is not shown: the lower limit is .038.
     assert not too_risky_everywhere(searched(np.arange(100) < 8))
     assert too_risky_everywhere(searched(np.arange(100) < 8), level=0.5)
+    # The limit is that of a share: 5.2 % for 10 of 100, where that of a mean is 4.0.
+    assert too_risky_everywhere(searched(np.arange(100) < 10))
     assert not too_risky_everywhere(searched(np.zeros(100)))
 
 
