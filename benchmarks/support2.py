@@ -20,7 +20,7 @@ from krisis.metrics.items import Source
 from krisis.metrics.scoring import metric_from_name
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import items_of_result
-from krisis.verbs.decide.reader import decide_with_reader
+from krisis.verbs.decide.reader import Rate, decide_with_reader
 
 PRICES = (0.1, 0.2)
 NEVER = 0.999  # at this price everybody answers every case
@@ -42,6 +42,10 @@ def ran(
     metrics = [metric_from_name(key) for key in METRICS]
     execution = Execution(baselines=False)
     return Benchmark(suite, backend_of(name), metrics, execution=execution).run(records)
+
+
+def text(rate: Rate) -> str:
+    return f"{rate.value:.0f} ({rate.low:.0f} to {rate.high:.0f})"
 
 
 def figures(result: BenchmarkResult, keys: Sequence[str], digits: int = 3) -> str:
@@ -94,9 +98,9 @@ def main() -> None:
             )
             found = decide_with_reader(model, physician, ScoreOptions(seed=42))
             ways = "; ".join(
-                f"{w.name} {w.wrong.text}, read {w.read.value:.0f}" for w in found.ways
+                f"{w.name} {text(w.wrong)}, read {w.read.value:.0f}" for w in found.ways
             )
-            print(f"{name}: {ways}; beyond reader {found.beyond_reader.text}", flush=True)
+            print(f"{name}: {ways}; beyond reader {text(found.beyond_reader)}", flush=True)
     print(f"\ncertified at a risk of {RISK} on seven disease groups, verified on the eighth")
     for name in ("physician", *FITTED):
         verdicts = [leave_out(name, disease) for disease in DISEASES.values()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -26,8 +26,8 @@ from krisis.metrics import BootstrapOptions, usual_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows
 from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import check_metrics, score_all
-from krisis.results.account import RunFacts, brief_scores
-from krisis.results.base import BenchmarkResult, scores_by_source
+from krisis.results.account import RunFacts
+from krisis.results.base import BenchmarkResult, baseline_scores, scores_by_source
 from krisis.results.stops import Interrupted
 
 T = TypeVar("T")
@@ -166,13 +166,6 @@ def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> Ben
         except KeyboardInterrupt:  # the stop button of a notebook: keep what was paid for
             stop.request_from_outside(Interrupted("interrupted"))
             return running.result()
-
-
-def baseline_scores(
-    found: Mapping[str, Rows], metrics: Sequence[BaseMetric]
-) -> dict[str, MetricScores]:
-    """Return the scores of the suite's baselines; see `ask_baselines`."""
-    return {name: brief_scores(score_all(metrics, rows)) for name, rows in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

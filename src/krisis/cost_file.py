@@ -45,7 +45,7 @@ def _table(table: JsonValue, place: str) -> dict[Label, dict[Label, JsonValue]]:
     if not (isinstance(table, Mapping) and all(isinstance(r, Mapping) for r in table.values())):
         raise InvalidValue(
             f"{place}: `costs` must map each true answer to what the others cost, such as "
-            "{yes: {no: 1}, no: {yes: 0.5}}"
+            "{ill: {well: 1}, well: {ill: 0.5}}"
         )
     found: dict[Label, dict[Label, JsonValue]] = {}
     for truth, row in table.items():

@@ -126,6 +126,14 @@ class Costs:
         }
         return replace(self, wrong=wrong)
 
+    def over_seen(self, answers: AnswerSet, seen: Iterable[Label]) -> Costs:
+        """Return the table keyed by the answers of a task, or by those seen where it lists none."""
+        if answers.allowed or not self.wrong:
+            return self.over(answers)
+        known = AnswerSet(tuple(dict.fromkeys(seen)))
+        unseen = [truth for truth in self.wrong if known.match(truth) is None]
+        return self.over(replace(known, allowed=(*known.allowed, *unseen)))
+
     def expected(self, chances: Mapping[Label, float]) -> dict[Label, float]:
         """Return what each answer costs on average, given the probability of each truth.
 

@@ -70,7 +70,7 @@ def test_one_thing_has_one_name() -> None:
     ("flag", "commands"),
     [
         ("--risk", {"audit", "certify", "decide", "plan"}),
-        ("--price", {"run", "import"}),
+        ("--price", {"run", "import", "show", "compare", "report", "decide", "certify"}),
         ("--cluster", {"run", "resume"}),
         ("--patient", {"import", "forget"}),
         ("--features", {"run"}),

@@ -127,7 +127,7 @@ def test_the_help_of_run_fits_two_screens_and_has_every_setting_in_one_group() -
         (["run", "--seed", "x"], "--seed takes a whole number, not 'x'; type: krisis run --help"),
         (["run", "ckd", "--model"], "'--model' requires an argument; type: krisis run --help"),
         (["view", "--port", "99999"], "--port must be less than or equal to 65535, not '99999'"),
-        (["export", "a", "--to", "cvs"], "--to: 'cvs' is not one of 'csv', 'jsonl', 'parquet'"),
+        (["export", "a", "--to", "cvs"], "unknown format 'cvs'; did you mean 'csv'?"),
         (["run"], "suite is missing; type for instance: krisis run ckd --model guideline"),
         (["run", "phq8"], "type for instance: krisis run phq8 --model guideline, or --model"),
         (["run", "ckd", "--model", "gpt-4o"], "with its provider, such as openai/gpt-4o"),

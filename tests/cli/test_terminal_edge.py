@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import typer
 from tests.commands import krisis
 from tests.hostile_names import NASTY, hostile_run
 from tests.invented_runs import invented_rows, result_of, write_run
-from tests.terminals import Terminal
+from tests.terminals import shown_by
 
 from krisis.cli.streams import echo_data, echo_error, echo_json, echo_lines
 from krisis.display import HIDDEN
@@ -56,18 +57,24 @@ COMMANDS = {
 NAMELESS = ("doctor", "audit")  # they show nothing that the file says
 
 
+@pytest.fixture(scope="module")
+def terminal(folder: Path) -> Mapping[str, str]:
+    return shown_by(COMMANDS, folder)
+
+
 @posix
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_lets_a_name_steer_the_terminal(folder: Path, name: str) -> None:
-    shown = Terminal(*COMMANDS[name], cwd=folder).read()
+def test_no_command_lets_a_name_steer_the_terminal(terminal: Mapping[str, str], name: str) -> None:
+    shown = terminal[name]
+    assert shown.strip()
     assert "\x1b[45m" not in shown
     assert HIDDEN.search(OWN.sub("", shown)) is None
     assert "U+001B" in shown or r"\x1b" in shown or r"\u001b" in shown or name in NAMELESS
 
 
 @posix
-def test_colours_of_krisis_itself_reach_the_terminal(folder: Path) -> None:
-    assert "\x1b[1m" in Terminal("show", "a.krisis", cwd=folder).read()
+def test_colours_of_krisis_itself_reach_the_terminal(terminal: Mapping[str, str]) -> None:
+    assert "\x1b[1m" in terminal["show"]
 
 
 def test_a_pipe_gets_the_data_of_a_csv_as_they_are_and_everything_else_escaped(

@@ -531,6 +531,7 @@ def test_losses_in_between_use_hoeffding_and_bentkus(tmp_path: Path) -> None:
         round(certificate.parts[0].loss_sum * 4)
     )
     assert plain.parts[0].test == "exact binomial"
+    assert "the mean cost among future answered cases is at most 0.15" in promise(certificate)
     part = certificate.parts[0]
     exact = stats.binomtest(part.n_accepted, part.n_rows).proportion_ci(0.95, "exact")
     assert (part.coverage_low, part.coverage_high) == pytest.approx(tuple(exact))

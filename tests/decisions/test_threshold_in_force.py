@@ -16,7 +16,7 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
 
 import krisis
 from krisis.costs import Costs
-from krisis.decisions.answers import with_costs
+from krisis.decisions.answers import disease_counts, with_costs
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
@@ -244,3 +244,19 @@ def test_few_answers_are_counted_in_words(n_scored: int, said: str) -> None:
     rows = Sample(score, score * 0, np.arange(9), 9)
     found = threshold_of_sample(rows, RiskBound(risk=0.1), own=np.ones(9, np.bool_))
     assert found.reason == said
+
+
+def test_the_diseased_are_found_told_otherwise_or_left_for_people(run: RunItems) -> None:
+    (part,) = certify_run(run, CertifyOptions(risk=0.3, delta=0.2)).parts
+    assert part.disease is not None
+    diseased = run.table.truth == run.table.labels.index(1)
+    answered = run.predicted & (np.nan_to_num(run.table.confidence, nan=-1) >= part.threshold)
+    by_hand = [diseased & answered & run.table.correct, diseased & answered & ~run.table.correct]
+    assert [part.disease.found, part.disease.told_otherwise] == [int(one.sum()) for one in by_hand]
+    left = part.disease.n - part.disease.found - part.disease.told_otherwise
+    assert left == part.disease.left_for_people == int((diseased & ~answered).sum())
+    found = decide_run(run, DecideOptions(bound=BOUND)).disease
+    assert found is not None
+    assert (found.n, found.found) == (part.disease.n, part.disease.found)
+    words = replace(run.table.answers, positive=None, allowed=("a", "b"))
+    assert disease_counts(replace(run, table=run.table.with_answers(words)), answered) is None

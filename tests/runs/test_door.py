@@ -661,6 +661,7 @@ def test_a_file_in_which_sqlite_would_compute_is_refused(
             sql = sql.replace("(x)", "(x PRIMARY KEY)")
         connection.execute(sql)
         connection.commit()
+    assert not door.is_own(run_file)  # which looks at it before all else
     _is_refused(run_file, "which no run file has")
     with pytest.raises(InvalidFile, match="which no run file has"):
         RunWriter.resume(run_file, described, ())

@@ -52,7 +52,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     ),
     "--confidence-scale": ("NUMBER", "Value that means full confidence, such as 100."),
     "--config": ("FILE", "Settings from a YAML file or a run."),
-    "--costs": ("FILE", "What answers and deferrals cost: a YAML file with `costs:` and `price:`."),
+    "--costs": ("FILE", "What answers and deferrals cost, a YAML file."),
     "--coverage": (
         "SHARE",
         "Instead of a threshold: answer this share of the rows, the most confident.",

@@ -41,7 +41,8 @@ def with_costs(
     if costs is None and price is None:
         return run
     own = run.table.answers
-    return judged_by(run, replace(own, costs=stated_costs(own.costs, costs, price).over(own)))
+    asked = stated_costs(own.costs, costs, price).over_seen(own, run.table.labels)
+    return judged_by(run, replace(own, costs=asked))
 
 
 def judged_by(run: RunItems, answers: Answers) -> RunItems:

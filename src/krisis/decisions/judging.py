@@ -100,9 +100,9 @@ def _filled(rows: JudgedRows, **values: FloatArray | BoolArray | float | bool) -
     return replace(rows, **changed)
 
 
-def _as_many_times(n_patients: int, needed: int, found: int) -> int:
+def _as_many_times(n_patients: int, needed: int, found: int) -> int | None:
     """Return how many patients like these bring as many of a kind as are needed."""
-    return patients_to_tell(n_patients, math.sqrt(needed / found), 1.0) or 0
+    return patients_to_tell(n_patients, math.sqrt(needed / found), 1.0)
 
 
 # --- Worth using? -----------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def skill_of(rows: JudgedRows, level: float = DEFAULT_LEVEL) -> Figure | None:
         min(a.lower(level), b.lower(level)) for a, b in zip(ratios.values(), more, strict=True)
     )
     high = min(one.upper(level) for one in ratios.values())
-    if math.isinf(low) or math.isinf(high):
+    if math.isinf(low):
         return None
     value = ratios[rows.best_constant].value
     return Figure(
@@ -313,7 +313,8 @@ def _is_labelled(rows: JudgedRows) -> bool:
 
 def due_and_safe(rows: JudgedRows) -> tuple[BoolArray, BoolArray]:
     """Return which rows should be deferred and which answered: by label, else by cost, ties due."""
-    if rows.label is not None and rows.label_kind == "label":
+    if _is_labelled(rows):
+        assert rows.label is not None
         return rows.label == 1, rows.label == 0
     assert rows.lowest is not None
     due = rows.lowest >= rows.price - SAME_COST
@@ -322,8 +323,9 @@ def due_and_safe(rows: JudgedRows) -> tuple[BoolArray, BoolArray]:
 
 def _stakes(rows: JudgedRows) -> FloatArray:
     """Return what is lost where a row is handled wrongly: |b − c|, or 1 by a label."""
-    if _is_labelled(rows) or rows.lowest is None:
+    if _is_labelled(rows):
         return np.ones(rows.n_rows)
+    assert rows.lowest is not None
     stakes = np.abs(rows.lowest - rows.price)
     return np.where(stakes <= SAME_COST, 0.0, stakes)
 
@@ -455,7 +457,7 @@ def _right(rows: JudgedRows, level: float) -> Judgement:
         name: with_one_more(cost - answers.answer_cost, patients, -1.0, size=1.0).lower(level)
         for name, cost in answers.answers.items()
     }
-    if gains and min(gains.values()) > SAME_COST:
+    if min(gains.values(), default=0.0) > SAME_COST:
         named = min(gains, key=lambda name: gains[name])
         return replace(
             judgement, word="partly", reason="only better than constant", comparator=named
@@ -562,8 +564,7 @@ def _trusted(rows: JudgedRows, level: float) -> Judgement:
     figure = figures[at]
     enough = None
     if word == "cannot tell":
-        half = figure.value - figure.low if value[at] > 0 else figure.high - figure.value
-        enough = patients_to_tell(stated.n_patients, abs(half), abs(float(value[at])))
+        enough = patients_to_tell(stated.n_patients, figure.value - figure.low, float(value[at]))
     return replace(
         judgement,
         word=word,
@@ -692,7 +693,7 @@ def too_risky_everywhere(search: ThresholdSearch, level: float = DEFAULT_LEVEL) 
     it happens in 34 % of the samples of 200 patients; this in 0.
     """
     sample, lowest = search.tested, search.lowest
-    if lowest is None or search.threshold is not None or search.method == "crc":
+    if lowest is None:
         return False
     found = sample.candidates
     accepted = np.zeros(sample.n_rows, dtype=np.bool_)

@@ -40,7 +40,7 @@ def too_many_missing(n_missing: int, n_rows: int, limit: float) -> str:
     >>> too_many_missing(1, 400, 0.01)
     ''
     """
-    if not n_rows or n_missing <= limit * n_rows:
+    if n_missing <= limit * n_rows:
         return ""
     return (
         f"{n_missing:,} of {n_rows:,} cases ({100 * n_missing / n_rows:.3g} %) were not evaluated, "
@@ -159,9 +159,7 @@ def losses_of(run: RunItems, loss: str) -> FloatArray:
     table = run.table
     if loss == "error":
         return np.where(table.answered, table.losses("error"), math.nan)
-    # An answer that is none of the labels, −1, costs as much as the costliest.
-    costs = np.pad(table.answers.cost_matrix(table.labels), ((0, 0), (0, 1)), constant_values=1.0)
-    return np.where(table.answered, costs[table.truth, table.prediction], math.nan)
+    return np.where(table.answered, decisions_of(table, expected=False).cost, math.nan)
 
 
 def most_rows(run: RunItems, seen: int, declared: int | None) -> int:

@@ -47,7 +47,7 @@ class RunConfig(BaseModel):
     data_path: str | None = Field(None, description="File or folder with real data.")
     sex: str | None = Field(None, description="Sex to assume where the data do not state it.")
     costs: JsonObject | None = Field(
-        None, description="What answers and deferrals cost, a YAML file with `costs:` and `price:`."
+        None, description="What answers and deferrals cost, a YAML file."
     )
     price: float | None = Field(
         None,

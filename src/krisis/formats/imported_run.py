@@ -156,16 +156,17 @@ def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
         ordered=options.ordinal,
         positive=positive,
         groups={key: key for key in options.group},
-        costs=_costs(options),
+        costs=_costs(options, known, taken),
         metrics=HEADLINE,
     )
 
 
-def _costs(options: ImportOptions) -> Costs:
+def _costs(options: ImportOptions, known: AnswerSet, taken: Taken) -> Costs:
     """Return what the user says that answers cost, else what is assumed."""
     if options.price is None and options.costs is None:
         return ASSUMED
-    return stated_costs(Costs(), options.costs, options.price)
+    stated = stated_costs(Costs(), options.costs, options.price)
+    return stated.over_seen(known, Rows(taken.rows).table.labels)
 
 
 def write_run(read: ReadFile, out: Path) -> BenchmarkResult:

@@ -111,16 +111,22 @@ class Decisions:
         return facts
 
 
-def decisions_of(table: Table) -> Decisions:
-    """Return the decisions of the rows of a table at the costs of its task."""
-    return table.shared("decisions", lambda: _decisions(table))
+def decisions_of(table: Table, *, expected: bool = True) -> Decisions:
+    """Return the decisions of the rows of a table at the costs of its task.
+
+    Without ``expected`` an answer costs what it costs at the truth that was drawn, also where the
+    probabilities are known: they hold at one prevalence, and a risk is of what happens.
+    """
+    return table.shared(("decisions", expected), lambda: _decisions(table, expected=expected))
 
 
-def _decisions(table: Table) -> Decisions:
+def _decisions(table: Table, *, expected: bool) -> Decisions:
     answers = list(dict.fromkeys([*table.answers.keys, *table.labels]))
     allowed = list(table.answers.keys) or answers
     costs, n = table.answers.costs, table.n_scored
     chances = _probabilities(table, answers)
+    if not expected:
+        chances = np.full_like(chances, math.nan)
     known = ~np.isnan(chances[:, 0])
     # What is not known of a case is as it was drawn: the right answer has probability 1.
     place = {label: column for column, label in enumerate(answers)}

@@ -104,6 +104,7 @@ def _certified(certificate: Certificate, part: Threshold) -> Finding:
             reason=f"no threshold: {part.reason}",
         )
     risk = part.risk if part.risk is not None else float("nan")
+    loss = "risk" if certificate.loss == "error" else "mean cost of an answer"
     return Finding(
         key=part.group or "all",
         question=question,
@@ -114,7 +115,7 @@ def _certified(certificate: Certificate, part: Threshold) -> Finding:
                 f"{threshold(part.threshold)} or more: {{}} of cases",
                 estimate=_coverage(part),
             ),
-            Stated(words="observed risk {}", estimate=Estimate(risk, bound=certificate.risk)),
+            Stated(words=f"observed {loss} {{}}", estimate=Estimate(risk, bound=certificate.risk)),
             *_cheapest(part),
         ],
     )

@@ -56,7 +56,7 @@ class Estimate:
     def has_interval(self) -> bool:
         """Tell whether the interval has ends, and is not that of a constant."""
         is_known = math.isfinite(self.low) and math.isfinite(self.high)
-        return is_known and not self.low == self.high == self.value
+        return is_known and max(self.high - self.value, self.value - self.low) > _SAME
 
 
 def count(n: int) -> str:

@@ -173,8 +173,9 @@ def _took(result: BenchmarkResult) -> Iterator[str]:
 
 
 def _commands(result: BenchmarkResult) -> list[str]:
-    run = result.provenance.run_file
-    return [f"Every figure: krisis show {run} --verbose"] if run else []
+    run, asked = result.provenance.run_file, result.provenance.what_if
+    options = f" {asked.options}" if asked is not None and asked.options else ""
+    return [f"Every figure: krisis show {run}{options} --verbose"] if run else []
 
 
 def _title(result: BenchmarkResult) -> str:

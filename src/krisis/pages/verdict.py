@@ -29,6 +29,7 @@ from krisis.metrics.table import BoolArray, Table
 from krisis.pages.document import Column, Finding, Stated, Verdict
 from krisis.pages.missed import Missed
 from krisis.pages.numbers import Estimate, count, counted, given
+from krisis.results.account import OtherCosts
 from krisis.results.base import BenchmarkResult, one_kind
 from krisis.results.group_labels import group_words
 from krisis.results.run_items import items_of_result, source_of
@@ -122,6 +123,7 @@ class _Judge:
     level: float
     is_running: bool
     is_imported: bool
+    what_if: OtherCosts | None
 
     @classmethod
     def of(cls, result: BenchmarkResult, about: str) -> _Judge:
@@ -137,23 +139,32 @@ class _Judge:
             level,
             isinstance(result.stop, Unfinished) and result.n_left > 0,
             made.imported is not None,
+            made.what_if,
         )
 
     def note(self) -> str:
         """Say what the model was told of costs, and where words are wrong more often."""
-        rows, price, told = self.run.rows, self.task.costs.price, self.task.told
-        said = []
-        if told is not None and not math.isclose(told, price):
-            at = f"{given(round(100 * told, 9))} %, judged at {given(round(100 * price, 9))} %"
-            said.append(f"The price of a deferral: told {at}.")
-        elif self.is_imported:
-            said.append("Nobody was told what a deferral costs.")
+        rows, said = self.run.rows, self._told()
         if rows.n_rows > rows.n_patients < FEW_PATIENTS:
             said.append(
                 f"With fewer than {FEW_PATIENTS} {self.task.person}s of several rows each, a word "
                 "can be wrong in up to 8 % of studies instead of 5 %."
             )
         return " ".join(said)
+
+    def _told(self) -> list[str]:
+        """Say what the model was told of costs, and what else it is judged by."""
+        price, told = self.task.costs.price, self.task.told
+        judged = f"judged at {given(round(100 * price, 9))} %"
+        if told is not None and not math.isclose(told, price):
+            return [f"The price of a deferral: told {given(round(100 * told, 9))} %, {judged}."]
+        if self.what_if is not None:
+            stated = self.what_if.stated_price
+            if math.isclose(stated, price):
+                return ["Judged by other costs of errors than the run states."]
+            words = f"the run states {given(round(100 * stated, 9))} %, {judged}"
+            return [f"The price of a deferral: {words}."]
+        return ["Nobody was told what a deferral costs."] if self.is_imported else []
 
     # --- One line each ---------------------------------------------------------------------
 

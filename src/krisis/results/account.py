@@ -75,6 +75,14 @@ class Imported:
         return f"from {source}; {taken}; krisis asked no model"
 
 
+@dataclass(frozen=True, slots=True)
+class OtherCosts:
+    """Costs that judge a run in place of its own: the price it states, and what was typed."""
+
+    stated_price: float
+    options: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """What was run, on which data, by which model and with which settings; None is not known.
@@ -108,6 +116,7 @@ class Provenance:
     config: JsonMapping = field(default_factory=dict)
     imported: Imported | None = None
     asking: AskingFacts | None = None
+    what_if: OtherCosts | None = None
     removed: str | None = None  # how many patients were taken out of the run, and what follows
 
 

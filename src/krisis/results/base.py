@@ -35,6 +35,7 @@ from krisis.results.account import (
     Provenance,
     RunFacts,
     Spending,
+    brief_scores,
 )
 from krisis.results.attrition import Attrition, FailureClass
 from krisis.results.frames import frame_of, rows_frame, score_lines
@@ -264,6 +265,13 @@ def scores_by_source(
     if len(parts) < 2:
         return {}
     return {name: score_all(metrics, part, intervals=options) for name, part in parts.items()}
+
+
+def baseline_scores(
+    found: Mapping[str, Rows], metrics: Sequence[BaseMetric]
+) -> dict[str, MetricScores]:
+    """Return the scores of baselines: values and denominators."""
+    return {name: brief_scores(score_all(metrics, rows)) for name, rows in found.items()}
 
 
 def rows_by_source(results: Sequence[EvaluationResult]) -> dict[str, Rows]:

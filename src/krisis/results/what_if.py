@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 
 from krisis.answers import AnswerSet
 from krisis.cost_file import AnyCosts, stated_costs
@@ -14,7 +15,8 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import Columns
 from krisis.metrics.decision import PROBABILITIES
 from krisis.metrics.labels import Answers
-from krisis.results.base import BenchmarkResult
+from krisis.results.account import OtherCosts
+from krisis.results.base import BenchmarkResult, baseline_scores
 from krisis.results.loading import metrics_asked
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import common_level
@@ -33,17 +35,27 @@ def what_if(
         return result
     task = result.provenance.task_facts or TaskFacts("")
     asked = stated_costs(task.costs, costs, price)
+    asked = asked.over_seen(task.answer_set, result.rows.table.labels)
     changed = replace(task, costs=asked)
     facts = copy(result)
-    facts.provenance = replace(result.provenance, task_facts=changed)
+    other = OtherCosts(task.costs.price, _typed(costs, price))
+    facts.provenance = replace(result.provenance, task_facts=changed, what_if=other)
     rows = rows_at(result.rows, Answers.of(changed))
     found = BenchmarkResult(rows, {}, result.suite_description, result.backend_name, facts=facts)
-    level = common_level(score.interval for score in result.metric_scores.values())
-    scored = found.scored(metrics_asked(found), BootstrapOptions(level=level))
-    scored.baseline_rows = {
+    metrics = metrics_asked(found)
+    found.baseline_rows = {
         name: rows_at(given, Answers.of(changed)) for name, given in result.baseline_rows.items()
     }
-    return scored
+    known = {name: rows for name, rows in found.baseline_rows.items() if name in result.baselines}
+    found.baselines = {**result.baselines, **baseline_scores(known, metrics)}
+    level = common_level(score.interval for score in result.metric_scores.values())
+    return found.scored(metrics, BootstrapOptions(level=level))
+
+
+def _typed(costs: AnyCosts | None, price: float | None) -> str:
+    """Return the options that ask the same in a terminal."""
+    table = [f"--costs {costs}"] if isinstance(costs, str | Path) else []
+    return " ".join([*table, *([] if price is None else [f"--price {price:g}"])])
 
 
 def acts_by_probabilities(columns: Columns) -> bool:

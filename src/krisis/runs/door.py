@@ -28,7 +28,7 @@ from pathlib import Path
 from krisis.display import cut
 from krisis.errors import InvalidFile, KrisisError
 from krisis.runs import trust
-from krisis.runs.schema import Value, ddl, read_only
+from krisis.runs.schema import SINCE_MINOR, Value, ddl, read_only
 from krisis.sqlite_edge import address, journal_of, untouched_address
 
 # Steps of SQLite's virtual machine that one statement may take. Of a run of 100,000 rows the look
@@ -191,7 +191,9 @@ def check_schema(connection: BoundedConnection, path: Path) -> None:
                 f"{path} has {kind} ({cut(str(name))}), which no run file has, so it is not "
                 f"opened; {how_to_save(path)}"
             )
-    missing = _own_tables().keys() - {_table_of(sql) for _, sql in held}
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    later = {table for table, minor in SINCE_MINOR.items() if version % 1000 < minor}
+    missing = _own_tables().keys() - later - {_table_of(sql) for _, sql in held}
     if missing:
         raise InvalidFile(
             f"{path} has no table {min(missing)}, so it is not a krisis run, or it is damaged"

@@ -264,7 +264,9 @@ class RunWriter:
             (name, place[row.record_id], dumps(own, indent=None))
             for name, rows in found.items()
             for row in rows
-            if row.record_id in place and (own := row.signals.get(OWN_PROBABILITIES)) is not None
+            if row.record_id in place
+            and (own := row.signals.get(OWN_PROBABILITIES)) is not None
+            and not row.signals.get("rules")  # it defers by rules, whatever answers cost
         )
         chances = [
             self._checksums.sealed("baseline_chances", number, storable(name), at, storable(text))

@@ -69,7 +69,9 @@ class BinnedAnswers:
     def errors(self, *, prior_icc: float, level: float) -> ShareDistribution:
         """Return what the answers say about the share of wrong ones."""
         wrong = self.per_unit((~self.right).astype(np.float64))
-        return ShareDistribution.of(wrong, self.per_unit(), prior_icc=prior_icc, level=level)
+        return ShareDistribution.of(
+            wrong, self.per_unit(), prior_icc=prior_icc, level=level, prior_patients=1
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

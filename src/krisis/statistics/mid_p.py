@@ -91,19 +91,3 @@ def _solve(
             break
     found: FloatArray = special.expit(u)
     return found
-
-
-def highest_mid_p_quantile(probability: float, hits: FloatArray, rows: FloatArray) -> float:
-    """Return the highest of several quantiles, solving only for those that may be the highest."""
-    highest = float(mid_p_quantile(probability, hits[0], rows[0]))
-    while hits.size > 1:
-        reached = mid_p_cdf(highest, hits, rows)
-        higher = reached < probability - 1e-12
-        if not higher.any():
-            break
-        most = int(np.argmin(reached))
-        solved = float(mid_p_quantile(probability, hits[most], rows[most]))
-        if solved <= highest:
-            break
-        highest, hits, rows = solved, hits[higher], rows[higher]
-    return highest

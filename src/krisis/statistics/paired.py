@@ -226,7 +226,9 @@ def unseen_disagreement(
     Reference: Tango, Equivalence test and confidence interval for the difference in proportions
     for the paired-sample design, Statistics in Medicine 17 (1998) 891–908.
     """
-    shared = ShareDistribution.of(discordant, rows, prior_icc=prior_icc, level=level)
+    shared = ShareDistribution.of(
+        discordant, rows, prior_icc=prior_icc, level=level, prior_patients=1
+    )
     z = float(special.ndtri(0.5 + level / 2))
     return z / (shared.n_rows / shared.design_effect + z * z) * abs(slope) / answer_share
 

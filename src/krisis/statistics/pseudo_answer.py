@@ -51,7 +51,9 @@ def error_weight(wrong: FloatArray, rows: FloatArray, *, prior_icc: float, level
     """Return D of the errors and rows of the patients; 1 without rows."""
     if not rows.sum():
         return 1.0
-    return ShareDistribution.of(wrong, rows, prior_icc=prior_icc, level=level).design_effect
+    return ShareDistribution.of(
+        wrong, rows, prior_icc=prior_icc, level=level, prior_patients=1
+    ).design_effect
 
 
 @dataclass(frozen=True, slots=True, eq=False)

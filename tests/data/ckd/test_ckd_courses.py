@@ -339,6 +339,15 @@ def test_a_drug_just_started_explains_a_fall_and_one_long_ago_does_not():
     assert guideline_course(recent)[0] > guideline_course(long_ago)[0] + 0.2
 
 
+def test_a_drug_that_is_started_on_the_day_of_the_first_visit_lowers_what_follows_it():
+    same_day, next_day = (
+        shown((1.2, 1.4, 1.5), (0, 30, 80), drug_started=1, drug_day=day) for day in (0, 1)
+    )
+    found = course_posterior([same_day, next_day])
+    assert (found[0] == found[1]).all()
+    assert found[0, 0] > 0.8
+
+
 def test_more_albumin_makes_a_fall_likelier():
     low, high = course_posterior([shown((1.5, None, 1.7), al=g) for g in (0, 5)])[:, 1]
     assert high > low + 0.02

@@ -82,3 +82,10 @@ def test_the_figures_of_a_table_are_shown() -> None:
     (section,) = [one for one in decision.document().sections if one.key == "costs"]
     (table,) = [one for one in section.parts if getattr(one, "note", "") == "Invented."]
     assert [row[1:] for row in table.rows] == [[0.0, 0.5, 0.15], [1.0, 0.0, 0.15]]  # type: ignore[union-attr]
+
+
+def test_at_another_prevalence_the_drawn_truth_counts(ckd: BenchmarkResult) -> None:
+    """Always answering CKD costs a false alarm of 0.5 in the 90 % without the disease."""
+    moved = krisis.decide(ckd, prevalence=0.1)
+    assert as_run(moved, "always answer CKD") == pytest.approx(0.9 * 0.5)
+    assert as_run(moved, "always answer no CKD") == pytest.approx(0.1)

@@ -24,7 +24,7 @@ from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, thr
 from krisis.display import Documented
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
-from krisis.metrics.decision import PER, decisions_of
+from krisis.metrics.decision import PER, Decisions, decisions_of
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -213,7 +213,8 @@ class _Asked:
     @property
     def leaves_to_readers(self) -> bool:
         """Tell whether it is answers of the run that count where it does not defer."""
-        return self.kind not in ("baseline", "constant") or not self.answers.any()
+        is_answer = self.kind == "constant" and self.answers.any()
+        return self.kind != "baseline" and not is_answer
 
 
 class _Rows:
@@ -222,12 +223,16 @@ class _Rows:
     def __init__(self, run: RunItems, options: DecideOptions) -> None:
         self.run, self.options = run, options
         self.population = Population.of(run, options.prevalence)
-        self.decisions = found = decisions_of(run.table)
+        self.decisions = found = self.decided(run)
         self.as_run = self.asked(AS_RUN, "as run", run.predicted)
         self.constants = [
             _Asked(f"always {name}", "constant", np.full(run.n_items, float(name != "defer")), cost)
             for name, cost in zip(found.names, found.policies, strict=True)
         ]
+
+    def decided(self, run: RunItems) -> Decisions:
+        """Return what every row costs; known probabilities do not hold at another prevalence."""
+        return decisions_of(run.table, expected=not self.population.reweighted)
 
     def asked(
         self, name: str, kind: Kind, accepted: BoolArray, threshold: float | None = None
@@ -312,7 +317,7 @@ def _baseline(rows: _Rows, name: str, other: RunItems) -> _Asked:
     priced, answers = np.full(rows.run.n_items, math.nan), np.full(rows.run.n_items, math.nan)
     here, there = list(shared), list(shared.values())
     answers[here] = other.predicted[there]
-    priced[here] = decisions_of(other.table).cost[there]
+    priced[here] = rows.decided(other).cost[there]
     return _Asked(f"baseline {name}", "baseline", answers, priced)
 
 

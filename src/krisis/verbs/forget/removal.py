@@ -22,9 +22,7 @@ from pathlib import Path
 from krisis import __version__
 from krisis.errors import InvalidFile, InvalidValue, KrisisError, RunConflict
 from krisis.json_values import JsonObject
-from krisis.metrics import score_all
-from krisis.results.account import brief_scores
-from krisis.results.base import BenchmarkResult
+from krisis.results.base import BenchmarkResult, baseline_scores
 from krisis.results.loading import metrics_asked, scored_from_rows
 from krisis.results.stops import StopCause
 from krisis.runs.description import RunDescription
@@ -481,11 +479,8 @@ def _rescored(old: BenchmarkResult, new: BenchmarkResult, patient: _Patient) -> 
         new.stop = type(old.stop)(patient.without(old.stop.sentence))
     new.metric_scores = old.metric_scores
     metrics = metrics_asked(new)
-    new.baselines = {
-        name: brief_scores(score_all(metrics, new.baseline_rows[name]))
-        for name in old.baselines
-        if name in new.baseline_rows
-    }
+    kept = {name: rows for name, rows in new.baseline_rows.items() if name in old.baselines}
+    new.baselines = baseline_scores(kept, metrics)
     return scored_from_rows(new)
 
 

@@ -24,7 +24,7 @@ from krisis import __version__
 from krisis.answers import AnswerSet, Label
 from krisis.backends.base import BackendResponse
 from krisis.backends.prompt import build_reader_text
-from krisis.benchmark import ask_baselines, baseline_scores
+from krisis.benchmark import ask_baselines
 from krisis.data.base import BaseDataSuite, Records
 from krisis.data.checks import check_records
 from krisis.errors import InvalidFile, InvalidValue
@@ -45,7 +45,7 @@ from krisis.metrics.labels import Answers
 from krisis.metrics.scoring import score_all
 from krisis.results.account import Provenance, RunFacts, Spending
 from krisis.results.attrition import Attrition
-from krisis.results.base import BenchmarkResult
+from krisis.results.base import BenchmarkResult, baseline_scores
 from krisis.results.call_totals import CallTotals
 from krisis.results.loading import load_result
 from krisis.runs.description import Identity

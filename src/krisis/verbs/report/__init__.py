@@ -24,8 +24,9 @@ from krisis.pages.shell import page
 from krisis.results.base import BenchmarkResult
 from krisis.results.ids import ShownIds
 from krisis.results.loading import reproduce_command
-from krisis.results.matching import refuse_other_data
+from krisis.results.matching import refuse_other_costs, refuse_other_data
 from krisis.results.run_items import items_of
+from krisis.results.what_if import what_if
 from krisis.verbs.report.figures import FigureOptions, runs_figure
 
 
@@ -67,8 +68,8 @@ def report(
         calibration: The calibrator of the certificate, and of costs and curve.
         confidence: A confidence variant of costs and curve, or ``signals.NAME``.
         decide: Show what every policy costs, as `krisis.decide` does.
-        costs: Show it by these costs, a `Costs` or the YAML file of one, in place of the task's.
-        price: Show it at this price of a deferral.
+        costs: Judge it by these costs, a `Costs` or the YAML file of one, in place of the task's.
+        price: Judge it at this price of a deferral.
         curve: Show the decision curve of a binary task.
         prevalence: Re-weight costs and curve to this prevalence.
         audit: Add the audit of the groups of the task.
@@ -89,8 +90,10 @@ def report(
     """
     check_charts()
     result = run if isinstance(run, BenchmarkResult) else load(run)
-    others = results_of(against)
+    result = what_if(result, costs, price)
+    others = {name: what_if(one, costs, price) for name, one in results_of(against).items()}
     refuse_other_data({"this run": result, **others})
+    refuse_other_costs({"this run": result, **others})
     score = ScoreOptions(
         confidence=confidence,
         calibrator=calibrator_of(calibration),
