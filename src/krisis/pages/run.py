@@ -557,7 +557,8 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
             if not is_itself(result.backend_name, name)
         }
         others = {**known, **{n: run.metric_scores for n, run in against.items()}}
-        return _scores_of(result, task, others)
+        eight = [] if others or not _eight_metrics(result) else default_benchmark_metrics()
+        return _scores_of(result, task, others, shown=[metric.key for metric in eight])
     found = []
     for source, scores_of in result.scores_by_source.items():
         mark = f" ({source})"
@@ -600,10 +601,12 @@ def _scores_of(
     result: BenchmarkResult,
     task: TaskFacts | None,
     others: Mapping[str, Mapping[str, MetricScore]],
+    *,
+    shown: Sequence[str] = (),
 ) -> list[Section]:
+    """Return all scores but those that are shown above."""
     scores = result.metric_scores
-    first = () if others else [metric.key for metric in default_benchmark_metrics()]
-    general = [s for s in scores.values() if s.key not in (*DISEASE_KEYS, *first)]
+    general = [s for s in scores.values() if s.key not in (*DISEASE_KEYS, *shown)]
     if not general:
         return _disease(scores, task, others)
     families: dict[str, list[MetricScore]] = {}
