@@ -371,7 +371,9 @@ class _Judge:
         constant = "" if is_beside and is_worse else f"{policy} does as well"
         known = {
             "not shown": "" if is_beside else f"not shown to be better than {policy}",
-            "no rival": f"no rival to compare with: {rival}",
+            "no rival": "no rival is cheaper than a constant policy"
+            if self.run.rows.rivals
+            else f"no rival to compare with: {rival}",
             "rival not beaten": f"not shown to be cheaper than {found.comparator}",
             "no better": constant,
             "a constant does as well": constant,
