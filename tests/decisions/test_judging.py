@@ -84,7 +84,14 @@ def test_disasters_too_rare_to_be_seen_are_allowed_for():
     assert found.word == "cannot tell"
     assert found.figure.low < 0
     assert worth_using(rows_of(6000, answer_cost=0.15)).word == "partly"
-    assert found.patients_to_tell > 60
+    low = with_one_more(np.full(60, 0.05), range(60), -1.0).lower()
+    assert found.patients_to_tell == patients_to_tell(60, 0.05 - low, 0.05)
+    # Where it rather costs more, so many would show that.
+    dearer = np.where(np.arange(60) % 2, 0.1, 0.31)
+    found = worth_using(rows_of(60, answer_cost=dearer, correct=np.zeros(60, bool)))
+    loss = row_mean(0.2 - dearer, range(60))
+    assert found.word == "cannot tell"
+    assert found.patients_to_tell == patients_to_tell(60, loss.upper() - loss.value, -loss.value)
 
 
 def test_the_patient_in_thought_has_one_row_that_lost_everything_whatever_his_size():
@@ -150,6 +157,9 @@ def test_a_skill_needs_room_for_one():
         "ideal cost",
     }
     assert skill_of(replace(rows, ideal=np.full(400, 0.1699))) is not None
+    # Nor is there one where the room is not shown to be any.
+    shaky = np.where(np.arange(400) == 0, -40.0, 0.2)
+    assert skill_of(replace(rows, ideal=shaky)) is None
 
 
 @given(st.integers(0, 10_000), st.sampled_from([60, 120]), st.sampled_from(["one", "unequal"]))
@@ -289,7 +299,9 @@ def test_a_checklist_is_counted_and_not_judged():
     rows = replace(labelled(9, 20, 20, 20), label_kind="checklist")
     found = knew_when(rows)
     assert (found.word, found.reason, found.counts["due deferred"]) == (None, "checklist", 9)
-    assert knew_when(replace(rows, lowest=np.where(rows.label == 1, 0.3, 0.1))).word is not None
+    assert found.counts["safe"] == 20
+    by_cost = knew_when(replace(rows, lowest=np.where(np.arange(40) < 9, 0.3, 0.1)))
+    assert (by_cost.counts["due"], by_cost.counts["due deferred"]) == (9, 9)
 
 
 def test_a_label_goes_before_the_probabilities():

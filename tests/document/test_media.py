@@ -107,7 +107,7 @@ def test_csv_of_scores_holds_the_numbers_of_the_result(
     found = {
         line["key"]: line
         for line in lines
-        if line["section"] == "metrics" and line["column"] == "value"
+        if line["section"] == "eight" and line["column"] == "value"
     }
     assert set(found) <= set(stored)
     assert len(found) == 8

@@ -1,4 +1,4 @@
-"""Documents on a terminal: the verdict in the first twelve lines, 80 columns, nothing lost."""
+"""Documents on a terminal: a first screen with all of it, 80 columns, nothing lost."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from krisis.pages.document import Column, Document, Facts, Section, Sentences, T
 from krisis.pages.terminal import WIDTH, terminal_text
 
 QUESTIONS = (
+    "Worth using?",
     "Knew when not to answer?",
     "Right when it answered?",
+    "Missed disease",
     "Confidence trustworthy?",
-    "Usable at a risk of 5 %?",
+    "Usable alone at 5 %?",
     "Left for people",
     "Groups to watch",
 )
@@ -32,13 +34,18 @@ def too_wide(text: str) -> list[str]:
     ]
 
 
-def test_the_first_twelve_lines_of_a_run_contain_the_verdict(tmp_path: Path) -> None:
-    done = krisis("run", "ckd", "--model", "guideline", "--n-synthetic", "60", cwd=tmp_path)
+def test_a_run_prints_one_screen(tmp_path: Path) -> None:
+    """30 lines were aimed at; the lines with a path to copy are longer than a terminal is wide."""
+    done = krisis("run", "ckd", "--model", "guideline", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    first = done.stdout.splitlines()[:12]
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 34
+    assert lines[0].startswith("Records: 200 loaded")
     for question in QUESTIONS:
-        assert any(line.startswith(question) for line in first), (question, done.stdout)
-    assert first[0].startswith("Records: 60 loaded")
+        assert any(line.startswith(question) for line in lines[2:20]), (question, done.stdout)
+    eight = next(at for at, line in enumerate(lines) if line.startswith("Metrics"))
+    assert all(len(line.split()) >= 4 for line in lines[eight + 1 : eight + 9])
+    assert " s" in lines[eight + 10]
     assert "--verbose" in done.stdout
     assert not too_wide(done.stdout)
 
@@ -56,9 +63,11 @@ def test_show_prints_the_verdict_and_with_verbose_every_figure(tmp_path: Path) -
     brief = krisis("show", path, cwd=tmp_path)
     whole = krisis("show", path, "--verbose", cwd=tmp_path)
     assert (brief.returncode, whole.returncode) == (0, 0)
-    assert len(brief.stdout.splitlines()) <= 24
-    assert "Expected Calibration Error" not in brief.stdout
-    assert "Expected Calibration Error" in whole.stdout
+    assert len(brief.stdout.splitlines()) <= 45
+    assert "Expected Calibration Error" in brief.stdout
+    assert "Cases to look at first" not in brief.stdout
+    assert "Time, tokens" not in brief.stdout
+    assert len(whole.stdout.splitlines()) > 2 * len(brief.stdout.splitlines())
     assert "\x1b[" not in brief.stdout  # no terminal, no colour
 
 

@@ -388,7 +388,7 @@ def patients_to_show(
     code, lost, effect = sample.patient[kept], float(losses[kept].sum()), 1.0
     if sample.clustered:
         sizes = np.bincount(code, minlength=sample.n_patients)
-        icc = intraclass_correlation(losses[kept], code) if sizes.max() > 1 else 0.0
+        icc = intraclass_correlation(losses[kept], code)
         effect = Patients(1.0, icc, tuple(sizes.tolist())).design_effect
     needed = assured_rows(
         lost / effect, n_kept / effect, risk=risk, level=level, power=PLANNED_POWER

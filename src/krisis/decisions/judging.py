@@ -232,7 +232,7 @@ def skill_of(rows: JudgedRows, level: float = DEFAULT_LEVEL) -> Figure | None:
         min(a.lower(level), b.lower(level)) for a, b in zip(ratios.values(), more, strict=True)
     )
     high = min(one.upper(level) for one in ratios.values())
-    if math.isinf(low) or math.isinf(high):
+    if math.isinf(low):
         return None
     value = ratios[rows.best_constant].value
     return Figure(
@@ -313,7 +313,8 @@ def _is_labelled(rows: JudgedRows) -> bool:
 
 def due_and_safe(rows: JudgedRows) -> tuple[BoolArray, BoolArray]:
     """Return which rows should be deferred and which answered: by label, else by cost, ties due."""
-    if rows.label is not None and rows.label_kind == "label":
+    if _is_labelled(rows):
+        assert rows.label is not None
         return rows.label == 1, rows.label == 0
     assert rows.lowest is not None
     due = rows.lowest >= rows.price - SAME_COST
@@ -322,8 +323,9 @@ def due_and_safe(rows: JudgedRows) -> tuple[BoolArray, BoolArray]:
 
 def _stakes(rows: JudgedRows) -> FloatArray:
     """Return what is lost where a row is handled wrongly: |b − c|, or 1 by a label."""
-    if _is_labelled(rows) or rows.lowest is None:
+    if _is_labelled(rows):
         return np.ones(rows.n_rows)
+    assert rows.lowest is not None
     stakes = np.abs(rows.lowest - rows.price)
     return np.where(stakes <= SAME_COST, 0.0, stakes)
 

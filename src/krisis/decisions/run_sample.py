@@ -40,7 +40,7 @@ def too_many_missing(n_missing: int, n_rows: int, limit: float) -> str:
     >>> too_many_missing(1, 400, 0.01)
     ''
     """
-    if not n_rows or n_missing <= limit * n_rows:
+    if n_missing <= limit * n_rows:
         return ""
     return (
         f"{n_missing:,} of {n_rows:,} cases ({100 * n_missing / n_rows:.3g} %) were not evaluated, "

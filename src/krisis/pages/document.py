@@ -69,7 +69,7 @@ class Column:
     def decimals(self, cells: Iterable[Cell]) -> int:
         """Return how many decimals all cells of the column are written with.
 
-        Figures of a column are as precise as the one that needs it most, where all are near 1.
+        Figures of a column are as precise as the one that needs it most.
         """
         if self.kind in ("name", "count", "p", "threshold"):
             return 0
@@ -78,8 +78,6 @@ class Column:
             for cell in cells
             if cell is not None and not isinstance(cell, str)
         ]
-        if self.kind in ("figure", "change") and any(abs(one.value) > 1 for one in known):
-            return 0
         return max((numbers.least_decimals(self.kind, one) for one in known), default=0)
 
     @property

@@ -295,11 +295,14 @@ def least_decimals(kind: str, estimate: Estimate) -> int:
     else:
         size = abs(value)
         alone = _DECIMALS_OF_A_FIGURE if not estimate.has_interval else 2
+        alone = 0 if value == 0 and not estimate.has_interval else alone
         least, scale = alone if size <= 1 else 1 if size < 100 else 0, 1
     half_width = scale * (estimate.high - estimate.low) / 2
     if estimate.has_interval and half_width > 0:
         least = max(least, min(-math.floor(math.log10(half_width)), _MOST_DECIMALS))
     bound = estimate.bound
+    if bound is None and kind in ("difference", "change"):
+        bound = 0.0  # what a difference is judged by where no other is named
     values = (value, estimate.low, estimate.high) if estimate.has_interval else (value,)
     # Inside an interval that holds the bound, the side on which the figure is decides nothing.
     is_open = bound is not None and estimate.low < bound < estimate.high

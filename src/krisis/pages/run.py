@@ -557,8 +557,9 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
             if not is_itself(result.backend_name, name)
         }
         others = {**known, **{n: run.metric_scores for n, run in against.items()}}
+        # The eight are on the first screen; they come again only beside what others score in them.
         eight = [] if others or not _eight_metrics(result) else default_benchmark_metrics()
-        return _scores_of(result, task, others, shown=[metric.key for metric in eight])
+        return _scores_of(result, task, others, [metric.key for metric in eight])
     found = []
     for source, scores_of in result.scores_by_source.items():
         mark = f" ({source})"
@@ -571,14 +572,14 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
             **{name: run.scores_by_source.get(source, {}) for name, run in against.items()},
         }
         part = BenchmarkResult([], MetricScores(scores_of), {}, "")
-        found += [_of_source(one, source) for one in _scores_of(part, task, others)]
+        found += [_of_source(one, source) for one in _scores_of(part, task, others, ())]
     return found
 
 
 def scores_document(scores: MetricScores) -> Document:
     """Return what there is to show of scores alone."""
     bare = BenchmarkResult([], scores, {}, "")
-    sections = [replace(one, folded=False) for one in _scores_of(bare, None, {})]
+    sections = [replace(one, folded=False) for one in _scores_of(bare, None, {}, ())]
     return Document(title="Scores", sections=sections, first=[one.key for one in sections])
 
 
@@ -601,14 +602,12 @@ def _scores_of(
     result: BenchmarkResult,
     task: TaskFacts | None,
     others: Mapping[str, Mapping[str, MetricScore]],
-    *,
-    shown: Sequence[str] = (),
+    shown: Sequence[str],
 ) -> list[Section]:
-    """Return all scores but those that are shown above."""
+    """Return all scores but those that are ``shown`` before, and what is to be said of any."""
     scores = result.metric_scores
-    general = [s for s in scores.values() if s.key not in (*DISEASE_KEYS, *shown)]
-    if not general:
-        return _disease(scores, task, others)
+    known = [score for score in scores.values() if score.key not in DISEASE_KEYS]
+    general = [score for score in known if score.key not in shown]
     families: dict[str, list[MetricScore]] = {}
     for score in general:
         families.setdefault(_family(score), []).append(score)
@@ -616,7 +615,7 @@ def _scores_of(
     parts: list[Content] = [
         _metrics(found, family, others, rows) for family, found in families.items()
     ]
-    lower = [score.name for score in general if score.direction == "lower"]
+    lower = [score.name for score in known if score.direction == "lower"]
     lines = [
         *([f"Lower is better: {', '.join(lower)}."] if lower else []),
         *_undefined(scores),
@@ -627,8 +626,9 @@ def _scores_of(
         *method_lines(methods_of(scores.values())),
     ]
     parts += [Sentences(lines)] if lines else []
-    section = Section(key="metrics", title="More metrics", parts=parts, folded=True)
-    return [section, *_disease(scores, task, others)]
+    title = "Metrics" if not shown else "More metrics" if general else "About the metrics"
+    section = Section(key="metrics", title=title, parts=parts, folded=True)
+    return [*([section] if parts else []), *_disease(scores, task, others)]
 
 
 def _metrics(
