@@ -259,7 +259,10 @@ def test_each_word_of_knowing_when(rows, word, limit):
 def test_who_deferred_nothing_or_all_did_not_know_when():
     assert knew_when(labelled(0, 12, 12, 12)).reason == "deferred nothing"
     assert knew_when(labelled(12, 12, 0, 12)).reason == "deferred all"
-    assert knew_when(labelled(0, 12, 12, 12)).word == "no"
+    for rows in (labelled(0, 12, 12, 12), labelled(12, 12, 0, 12)):
+        assert knew_when(rows).word == "no"
+        sure = knew_when(rows, level=0.9999)
+        assert (sure.word, sure.figure.high > 0.2) == ("no", True)
 
 
 def test_an_ideal_reader_of_few_cases_is_no_certainty():
@@ -395,12 +398,25 @@ def test_a_rival_with_better_answers_makes_it_partly():
     assert right_when_answered(replace(rows, rivals=[half])).word == "partly"
     less = rival("people", np.where(np.arange(100) < 49, 0.01, np.nan))
     assert right_when_answered(replace(rows, rivals=[less])).word == "yes"
-    few = rival("people", np.full(100, 0.01))
-    patients = np.where(np.arange(100) < 81, np.arange(100), 80)
-    some = np.where(np.arange(100) >= 62, 0.01, np.nan)
-    nineteen = replace(rows, patients=patients, rivals=[rival("people", some)])
-    assert right_when_answered(nineteen).word == "yes"
-    assert right_when_answered(replace(nineteen, rivals=[few])).word == "partly"
+    for n_common, word in ((19, "yes"), (20, "partly")):
+        patients = np.where(np.arange(100) < 50, np.arange(100), 50 + np.arange(100) % n_common)
+        common = rival("people", np.where(np.arange(100) < 50, np.nan, 0.01))
+        found = right_when_answered(replace(rows, patients=patients, rivals=[common]))
+        assert found.word == word
+
+
+def test_how_many_patients_would_tell_whether_answers_are_right():
+    for mean in (0.19, 0.21):
+        cost = np.where(np.arange(60) % 2, mean - 0.15, mean + 0.15)
+        constants = {ALWAYS_DEFER: np.full(60, 0.2), "ill": np.full(60, 0.2)}
+        rows = replace(rows_of(60, answer_cost=cost), constants=constants)
+        found = right_when_answered(rows)
+        assert (found.word, found.reason) == ("cannot tell", "not shown")
+        low, high = found.figure.low, found.figure.high
+        half = high - mean if mean < 0.2 else mean - low
+        assert found.patients_to_tell == patients_to_tell(60, half, 0.01)
+    only = replace(rows, constants={ALWAYS_DEFER: np.full(60, 0.2)})
+    assert right_when_answered(only).reason == "not shown"
 
 
 def test_nine_answers_are_too_few():
@@ -433,6 +449,7 @@ def share_right(share: float, n: int) -> np.ndarray:
 def test_confidence_that_is_right_as_often_as_said_is_trustworthy():
     found = confidence_trustworthy(sure(0.8, share_right(0.8, 1000)))
     assert (found.word, found.figure.name) == ("yes", "mean gap")
+    assert (found.reason, found.patients_to_tell) == ("", None)
     assert found.figure.value == pytest.approx(0)
     half = stats.t.ppf(0.975, 999) * math.sqrt(0.16 / 999)
     assert found.figure.high == pytest.approx(half)
@@ -448,7 +465,11 @@ def test_the_mean_gap_has_the_width_of_the_model_where_no_error_was_seen():
 def test_a_gap_is_partly_small_where_only_the_estimate_is():
     found = confidence_trustworthy(sure(0.8, share_right(0.8, 60)))
     assert found.word == "partly"
-    assert confidence_trustworthy(sure(0.8, share_right(0.7, 100))).word == "cannot tell"
+    found = confidence_trustworthy(sure(0.8, share_right(0.7, 100)))
+    assert (found.word, found.reason) == ("cannot tell", "not shown")
+    half = found.figure.value - found.figure.low
+    assert found.figure.name == "mean gap"
+    assert found.patients_to_tell == patients_to_tell(100, half, 0.05)
     assert confidence_trustworthy(sure(0.8, share_right(0.6, 1000))).word == "no"
     low = confidence_trustworthy(sure(0.5, share_right(0.7, 1000)))
     assert (low.word, low.figure.name) == ("no", "mean gap")
@@ -781,6 +802,8 @@ def test_a_risk_that_is_shown_too_high_at_the_only_threshold_is_too_risky():
     # 8 of 100 are more than 5 %, which is not shown: the lower limit is .038.
     assert not too_risky_everywhere(searched(np.arange(100) < 8))
     assert too_risky_everywhere(searched(np.arange(100) < 8), level=0.5)
+    # The limit is that of a share: 5.2 % for 10 of 100, where that of a mean is 4.0.
+    assert too_risky_everywhere(searched(np.arange(100) < 10))
     assert not too_risky_everywhere(searched(np.zeros(100)))
 
 

@@ -15,7 +15,14 @@ from krisis.decisions.run_sample import (
     most_rows,
     too_many_missing,
 )
-from krisis.decisions.sample import Sample, crc, find_threshold, sgr
+from krisis.decisions.sample import (
+    CandidateTest,
+    Sample,
+    check_bounds,
+    crc,
+    find_threshold,
+    sgr,
+)
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
@@ -128,3 +135,26 @@ def test_of_an_expected_loss_it_is_never_said_that_no_size_helps() -> None:
     of = Sample(np.linspace(1, 0.5, 300), np.array(losses), np.arange(300), 300, most_rows=1)
     assert find_threshold(of, "fixed-sequence", 0.1, 0.1).no_size_helps
     assert not find_threshold(of, "crc", 0.1, 0.1).no_size_helps
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (1, "not 1; for 1 % write 0.01"),
+        (5, "not 5; for 5 % write 0.05"),
+        (99, "not 99; for 99 % write 0.99"),
+        (100, "not 100"),
+        (0, "not 0"),
+    ],
+)
+def test_a_bound_in_per_cent_is_answered_with_the_share_to_write(value: float, said: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        check_bounds(value, 0.1)
+    assert str(refused.value) == f"the risk must be between 0 and 1, {said}"
+    with pytest.raises(InvalidValue, match="the delta must"):
+        check_bounds(0.1, value)
+
+
+def test_a_p_at_its_level_passes() -> None:
+    assert CandidateTest(0, 0.1, 0.1).passed
+    assert not CandidateTest(0, 0.1000001, 0.1).passed

@@ -54,6 +54,16 @@ LEFT: dict[tuple[str, str, str], str] = {
     ("decide", "≥ 0|^Least cost", r"0\.\d\d"): "thresholds are cut, not rounded: 0.74",
     ("decide", "Chow's rule", r"[\d.,]+"): "decide has no Chow's rule",
     ("decide", "cross-fit|Cross-fit|^Least cost", r"[\d.,]+"): "no threshold is cross-fitted",
+    (
+        "decide",
+        "per 1,000|^policy|^always (answer|defer)|^defer all|^≥ 0",
+        r"1,0\d\d|[2-9]\d\d(?:\.\d)?",
+    ): "costs are those of the task's table, per case, and no longer those of a preset",
+    (
+        "certify",
+        "answer where stated",
+        r"196|1[28]|0\.(988|995|887|984|0600|0612|0421)",
+    ): "the cheapest certified threshold has the figures, the lowest coverage and cost",
     ("plan", "^Exactly one", r"20\.0"): "written as given: 20 %",
     ("plan", "^Simulation", r"\d\d\.\d"): "shares of simulated studies are whole: 80 %",
     ("plan.n", "^Simulation", r"2\.7"): "the half-width is given, not searched",

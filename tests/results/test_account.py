@@ -172,13 +172,14 @@ def test_rows_carry_model_finish_reason_latency_and_failure_class_into_frames() 
     assert frame["failure_class"].tolist() == ["", "timeout", "rate_limit", "timeout"]
 
 
-def test_every_stop_cause_is_kept_by_its_name_and_only_four_do_not_exit_1() -> None:
+def test_every_stop_cause_is_kept_by_its_name_and_only_five_do_not_exit_1() -> None:
     for name, kind in STOP_CAUSES.items():
         assert StopCause.named(name, "because") == kind("because")
         assert kind("because").name == name
         assert pickle.loads(pickle.dumps(kind("because"))) == kind("because")
     codes = {name: kind.exit_code for name, kind in STOP_CAUSES.items() if kind.exit_code != 1}
-    assert codes == {"Interrupted": 130, "BudgetReached": 0, "Decided": 0, "Detached": 0}
+    wanted = {"BudgetReached": 0, "Decided": 0, "Detached": 0}
+    assert codes == {"Interrupted": 130, "UnusableConfidence": 2, **wanted}
     assert Interrupted("x") != BudgetReached("x")
 
 

@@ -154,10 +154,10 @@ def test_the_first_line_of_a_notebook_is_what_became_of_the_records() -> None:
         "1 of 4 records NOT EVALUATED: 5 loaded → 4 sent → "
         "2 answered / 1 abstained / 1 not evaluated"
     )
-    assert found.text.index("Knew when not to answer?") < found.text.index("metric")
-    cells = found.text[found.text.index("metric") :]
-    assert cells[:3] == ["metric", "value", "n"]
-    assert cells[3:6] == ["Selective Accuracy (answered only)", "0.500", "2"]
+    assert found.text.index("Knew when not to answer?") < found.text.index("abstained")
+    cells = found.text[found.text.index("abstained") - 3 :]
+    assert cells[:4] == ["Metrics", "value", "n", "abstained"]
+    assert cells[4:8] == ["Answer Rate (Coverage)", "0.667", "3", "1"]
 
 
 def test_a_notebook_shows_no_figure_of_a_run_that_answered_nothing() -> None:
@@ -199,7 +199,7 @@ def test_scores_show_reasons_levels_and_methods() -> None:
     )
     assert Read(scores._repr_html_()).text == [
         *("Scores", "Metrics", "Answers", "metric", "value (90 % interval)", "n"),
-        *("a", "0.5 ", "(0.1–0.9)", "1,234"),
+        *("a", "0.500 ", "(0.100–0.900)", "1,234"),
         *("b", "0.500", "0"),
         *("c", "undefined", "0"),
         *("d", "0.500", "0"),

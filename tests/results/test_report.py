@@ -12,6 +12,7 @@ from tests.documents import facts, has_row, line_of, said, tables
 from tests.invented_runs import TASK, invented_rows
 from tests.invented_runs import result_of as invented_result
 
+from krisis.costs import Costs
 from krisis.metrics import (
     BootstrapOptions,
     EvaluationResult,
@@ -23,6 +24,7 @@ from krisis.metrics.scoring import metric_from_name
 from krisis.pages.numbers import Estimate, figure
 from krisis.pages.run import run_document
 from krisis.pages.shell import page as page_of
+from krisis.pages.terminal import terminal_text
 from krisis.results.account import EXECUTION_FIELDS
 from krisis.results.report import (
     format_json_report,
@@ -181,7 +183,7 @@ def test_rules_are_shown_as_a_checklist_apart_from_what_was_due() -> None:
         EvaluationResult(0, 1, metadata=safe | plain),
     ]
     result = result_of(rows)
-    lines = format_report(result).splitlines()
+    lines = terminal_text(result.document()).splitlines()
     cells = {line[:8].strip(): line[8:].split() for line in lines if line[:5] in RULE_LINES}
     assert cells == {
         "child": ["2", "1", "50", "%", "1", "1"],
@@ -193,8 +195,8 @@ def test_rules_are_shown_as_a_checklist_apart_from_what_was_due() -> None:
     page = page_of(run_document(result))
     assert '<th scope="row">any rule</th>' in page
     assert said in page
-    without = format_report(result_of([EvaluationResult(1, 1, metadata=safe | plain)]))
-    assert "checklist" not in without
+    without = result_of([EvaluationResult(1, 1, metadata=safe | plain)])
+    assert "checklist" not in terminal_text(without.document())
 
 
 RULE_LINES = ("child", "any r", "no ru")
@@ -252,7 +254,9 @@ def test_no_headline_puts_real_and_synthetic_patients_together() -> None:
 
 def test_words_of_a_model_steer_no_terminal_and_stay_in_their_line() -> None:
     said = EvaluationResult("\x1b]0;t\x07\nmild", "mild", confidence=0.5, model="m\x9b2J")
-    text = format_report(result_of([said, EvaluationResult("mild", "mild", confidence=0.5)]))
+    result = result_of([said, EvaluationResult("mild", "mild", confidence=0.5)])
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", format_report(result))
+    text = terminal_text(result.document())
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
     assert "[U+001B]]0;t[U+0007]" in text
 
@@ -326,15 +330,17 @@ def test_errors_that_are_more_confident_than_right_answers_are_pointed_out() -> 
     assert "more confident (" not in format_report(result_of(equal).also_scored(["aurc"]))
 
 
-def test_the_room_is_printed_in_every_report_of_a_task_with_a_price() -> None:
-    task = TaskFacts("t", ((0, "no"), (1, "yes")), price=0.2)
-    rows = [EvaluationResult(1, 1), EvaluationResult(0, 0), EvaluationResult(None, 1, True)]
+def test_the_room_is_said_where_decision_skill_is_scored() -> None:
+    task = TaskFacts("t", ((0, "no"), (1, "yes")), costs=Costs(price=0.2))
+    sure = [{"answer_probabilities": {str(truth): 1.0}} for truth in (0, 1)]
+    rows = [
+        EvaluationResult(1, 1, metadata=sure[1]),
+        EvaluationResult(0, 0, metadata=sure[0]),
+        EvaluationResult(None, 1, True, metadata=sure[1]),
+    ]
     plain = BenchmarkResult(rows, {}, {}, "m", {"task_facts": task})
     scored = plain.scored([metric_from_name("decision_skill")], BootstrapOptions())
-    found = " ".join(format_report(scored).split())
-    room = "costs 0.200 per case, an ideal reader 0.000, this model 0.067"
-    assert (
-        f"Room: at a price of 0.2 per deferral, the best constant policy (always defer) {room}"
-        in found
-    )
-    assert "Room:" not in format_report(plain)
+    found = said(scored.document())
+    costs = "best possible 0.000; best constant policy (always defer) 0.200; this model 0.067"
+    assert f"Cost per case at a price of 0.2 per deferral: {costs}." in found
+    assert "Cost per case" not in said(plain.document())

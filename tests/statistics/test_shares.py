@@ -111,13 +111,29 @@ def test_patients_without_rows_change_nothing():
     assert not share_interval([0, 0], [0, 0]).defined
     assert share_interval([], []).reason == "no_rows"
 
+    # Else the one patient with rows would be divided by the rows of nobody.
+    assert share_interval([3, 0], [4, 0]) == share_interval([3], [4])
+    assert ShareDistribution.of([3, 0, 1], [4, 0, 2]).n_patients == 2
+
 
 @pytest.mark.parametrize(
-    ("hits", "rows"), [([2], [1]), ([-1], [1]), ([1, 1], [1]), ([math.nan], [1])]
+    ("hits", "rows", "said"),
+    [
+        ([2], [1], "between 0 and its number of rows"),
+        ([-1], [1], "between 0 and its number of rows"),
+        ([math.nan], [1], "between 0 and its number of rows"),
+        ([1, 1], [1], "two lists of one length"),
+        ([[1, 0]], [[1, 1]], "two lists of one length"),
+    ],
 )
-def test_hits_must_be_rows(hits, rows):
-    with pytest.raises(InvalidValue):
+def test_hits_must_be_rows(hits, rows, said):
+    with pytest.raises(InvalidValue, match=said):
         share_interval(hits, rows)
+
+
+def test_rows_of_one_patient_are_correlated_and_single_rows_are_not():
+    assert ShareDistribution.of([1, 0, 1], [1, 1, 1]).correlation == 0
+    assert ShareDistribution.of([2, 0, 2, 0], [2, 2, 2, 2]).correlation == 1
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.5])

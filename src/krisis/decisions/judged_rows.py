@@ -239,7 +239,7 @@ def patients_to_tell(n_patients: int, half_width: float, distance: float) -> int
     >>> patients_to_tell(60, 0.1, 0.05), patients_to_tell(60, 0.1, 0.0)
     (240, None)
     """
-    if not (distance > 0 and math.isfinite(half_width)):
+    if distance <= 0:
         return None
     needed = max(n_patients + 1.0, n_patients * (half_width / distance) ** 2)
     if needed > 1e6:

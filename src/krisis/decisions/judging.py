@@ -457,7 +457,7 @@ def _right(rows: JudgedRows, level: float) -> Judgement:
         name: with_one_more(cost - answers.answer_cost, patients, -1.0, size=1.0).lower(level)
         for name, cost in answers.answers.items()
     }
-    if gains and min(gains.values()) > SAME_COST:
+    if min(gains.values(), default=0.0) > SAME_COST:
         named = min(gains, key=lambda name: gains[name])
         return replace(
             judgement, word="partly", reason="only better than constant", comparator=named
@@ -564,8 +564,7 @@ def _trusted(rows: JudgedRows, level: float) -> Judgement:
     figure = figures[at]
     enough = None
     if word == "cannot tell":
-        half = figure.value - figure.low if value[at] > 0 else figure.high - figure.value
-        enough = patients_to_tell(stated.n_patients, abs(half), abs(float(value[at])))
+        enough = patients_to_tell(stated.n_patients, figure.value - figure.low, float(value[at]))
     return replace(
         judgement,
         word=word,
@@ -694,7 +693,7 @@ def too_risky_everywhere(search: ThresholdSearch, level: float = DEFAULT_LEVEL) 
     it happens in 34 % of the samples of 200 patients; this in 0.
     """
     sample, lowest = search.tested, search.lowest
-    if lowest is None or search.threshold is not None or search.method == "crc":
+    if lowest is None:
         return False
     found = sample.candidates
     accepted = np.zeros(sample.n_rows, dtype=np.bool_)

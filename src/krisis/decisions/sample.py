@@ -384,7 +384,7 @@ class ThresholdSearch:
         n, losses = found.n_accepted // size, np.floor(found.loss_sum / size)
         enough = n >= fewest_rows(self.risk, divided(self.delta)[1])
         shown = binomial_p(losses[enough] - 1, n[enough], self.risk) >= _SHOWN
-        if not (enough.any() and (losses[enough] > 0).all() and shown.all()):
+        if not (enough.any() and shown.all()):
             return False
         lowest = float((losses[enough] / n[enough]).min())
         strict = ~enough & (n > 0)

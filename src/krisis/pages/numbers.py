@@ -295,7 +295,6 @@ def least_decimals(kind: str, estimate: Estimate) -> int:
     else:
         size = abs(value)
         alone = _DECIMALS_OF_A_FIGURE if not estimate.has_interval else 2
-        alone = 0 if value == 0 and not estimate.has_interval else alone
         least, scale = alone if size <= 1 else 1 if size < 100 else 0, 1
     half_width = scale * (estimate.high - estimate.low) / 2
     if estimate.has_interval and half_width > 0:

@@ -254,10 +254,10 @@ def _room(score: MetricScore | None) -> str:
     constant, ideal, own = (
         Column("figure", "").write(found[name]) for name in ("constant_cost", "ideal_cost", "cost")
     )
-    policy = f"the best constant policy (always {found['constant_policy']})"
+    policy = f"best constant policy (always {found['constant_policy']})"
     return (
-        f"Room: at a price of {given(found['price'])} per deferral, {policy} costs {constant} per "
-        f"case, an ideal reader {ideal}, this model {own}."
+        f"Cost per case at a price of {given(found['price'])} per deferral: best possible {ideal}; "
+        f"{policy} {constant}; this model {own}."
     )
 
 
@@ -602,7 +602,7 @@ def _scores_of(
     result: BenchmarkResult,
     task: TaskFacts | None,
     others: Mapping[str, Mapping[str, MetricScore]],
-    shown: Sequence[str],
+    shown: Sequence[str] = (),
 ) -> list[Section]:
     """Return all scores but those that are ``shown`` before, and what is to be said of any."""
     scores = result.metric_scores

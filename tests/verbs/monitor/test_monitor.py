@@ -177,7 +177,7 @@ def test_looking_earlier_would_have_shown_the_same(certificate: Certificate) -> 
     runs = [run(f"m{m}", every(100, 15 - m), day=[f"2026-0{m}-15"] * 100) for m in range(1, 6)]
     whole = krisis.monitor(certificate, runs).parts[0]
     timed = krisis.monitor(certificate, runs[::-1], time="day").parts[0]
-    for n in range(1, 6):
+    for n in (1, 3):
         part = krisis.monitor(certificate, runs[:n]).parts[0]
         assert part.looks[-1].log_evidence_broken == whole.looks[n - 1].log_evidence_broken
         early = krisis.monitor(certificate, runs[:n], time="day").parts[0]

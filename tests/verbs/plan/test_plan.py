@@ -293,7 +293,7 @@ def test_correlated_rows_need_more_rows_and_independent_ones_do_not() -> None:
 
 
 def test_of_a_given_size_the_power_is_reported() -> None:
-    study = Study(n_patients=250, n_simulations=200)
+    study = Study(n_patients=250, n_simulations=FEW)
     plan = plan_paired(ACCURACY, study, difference=0.08, discordance=0.2)
     assert plan.n_patients == 250
     assert plan.power == pytest.approx(difference_power(250, 0.08, 0.2, 1.97), abs=1e-3)
