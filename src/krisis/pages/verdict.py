@@ -341,7 +341,7 @@ class _Judge:
             # It has nothing to hold; the first line says what to set.
             told = f"a deferral is assumed to cost {price} % of an error: set `price:`"
             return told if key == "worth" else ""
-        told = f"{price} % assumed: set `price:`"
+        told = f"{price} % assumed: set {'--price' if self.is_imported else '`price:`'}"
         if key == "deferral" and self.run.rows.lowest is None:
             return ""  # by a label, all stakes are equal
         if self.run.rows.n_rows > _MOST_TRIED:
