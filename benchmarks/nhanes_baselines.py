@@ -16,7 +16,7 @@ from krisis.metrics.base import MetricScore
 from krisis.metrics.scoring import metric_from_name
 
 PRICES = (0.02, 0.05)
-METRICS = ("disease_auroc", "brier_score", "decision_cost", "cost_saved")
+METRICS = ("disease_auroc", "decision_cost", "cost_saved")
 
 
 def cell(score: MetricScore) -> str:
@@ -42,10 +42,10 @@ def main() -> None:
             metrics = [metric_from_name(key) for key in METRICS]
             backend = registry.find("backends", baseline)()
             ran = Benchmark(suite, backend, metrics, execution=Execution(baselines=False)).run()
-            auroc, brier, cost, saved = (cell(ran.metric_scores[key]) for key in METRICS)
+            auroc, cost, saved = (cell(ran.metric_scores[key]) for key in METRICS)
             deferred = sum(row.abstained for row in ran.evaluation_results) / held_out
             cells += [cost, saved, f"{deferred:.2f}"]
-        print(f"| {baseline} | {' | '.join([auroc, brier, *cells])} |", flush=True)
+        print(f"| {baseline} | {' | '.join([auroc, *cells])} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ NEVER = 0.999  # at this price everybody answers every case
 RISK = 0.2
 FITTED = ("logistic", "boosting")
 READERS = ("physician", "reader/support-model")
-METRICS = ("disease_auroc", "brier_score", "decision_cost", "cost_saved")
+METRICS = ("disease_auroc", "decision_cost", "cost_saved")
 
 
 def backend_of(name: str) -> BaseBackend:
@@ -60,23 +60,23 @@ def figures(result: BenchmarkResult, keys: Sequence[str], digits: int = 3) -> st
 
 
 def line(results: Sequence[BenchmarkResult]) -> str:
-    """Return cases, AUROC and Brier score, and by price the cost, the saving and what was deferred.
+    """Return cases, AUROC, and by price the cost, the saving and what was deferred.
 
     ``results`` are those of one reader at every price.
     """
     rows = results[0].evaluation_results
-    cells = [f"{len(rows):,}", figures(results[0], METRICS[:2])]
+    cells = [f"{len(rows):,}", figures(results[0], METRICS[:1])]
     for result in results:
         deferred = sum(row.abstained for row in result.evaluation_results) / len(rows)
         cost = result.metric_scores["decision_cost"].value
-        cells += [f"{cost:.3f}", figures(result, METRICS[3:], 1), f"{deferred:.2f}"]
+        cells += [f"{cost:.3f}", figures(result, METRICS[2:], 1), f"{deferred:.2f}"]
     return " | ".join(cells)
 
 
 def main() -> None:
     heads = " | ".join(f"cost at {p} | saved per 100 | deferred" for p in PRICES)
     for task in ("two-months", "six-months"):
-        print(f"\n{task}: all patients | n | AUROC | Brier | {heads}")
+        print(f"\n{task}: all patients | n | AUROC | {heads}")
         for name in READERS:
             everyone = [Support2Suite(SuiteConfig(task=task, price=p), cases="all") for p in PRICES]
             print(f"| {name} | {line([ran(one, name) for one in everyone])} |", flush=True)
@@ -87,7 +87,7 @@ def main() -> None:
             for record in suite.load()
             if all(record.record_id in said for said in readers.values())
         ]
-        print(f"{task}: held out and read by all | n | AUROC | Brier | {heads}")
+        print(f"{task}: held out and read by all | n | AUROC | {heads}")
         for name in (*FITTED, *READERS):
             priced = [Support2Suite(SuiteConfig(task=task, price=p)) for p in PRICES]
             print(f"| {name} | {line([ran(one, name, common) for one in priced])} |", flush=True)

@@ -30,6 +30,7 @@ BASELINES = (
     "ideal",
 )
 COLUMNS = {
+    "decision_skill": "Decision skill",
     "accuracy": "Accuracy",
     "selective_accuracy": "Selective accuracy",
     "answer_rate": "Coverage",

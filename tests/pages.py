@@ -27,7 +27,10 @@ FENCE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 # What differs from one run to the next: durations and the moments of the clock.
-VARIES = re.compile(r"(elapsed_seconds|records_per_second|Seconds|Records per second) +[\d.,]+")
+VARIES = re.compile(
+    r"(elapsed_seconds|records_per_second|Seconds|Records per second) +[\d.,]+|^[\d.,]+ s$",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)

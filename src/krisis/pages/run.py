@@ -558,8 +558,8 @@ def _scores(result: BenchmarkResult, against: Mapping[str, BenchmarkResult]) -> 
         }
         others = {**known, **{n: run.metric_scores for n, run in against.items()}}
         # The eight are on the first screen; they come again only beside what others score in them.
-        shown = () if others else [metric.key for metric in default_benchmark_metrics()]
-        return _scores_of(result, task, others, shown)
+        eight = [] if others or not _eight_metrics(result) else default_benchmark_metrics()
+        return _scores_of(result, task, others, [metric.key for metric in eight])
     found = []
     for source, scores_of in result.scores_by_source.items():
         mark = f" ({source})"
@@ -602,7 +602,7 @@ def _scores_of(
     result: BenchmarkResult,
     task: TaskFacts | None,
     others: Mapping[str, Mapping[str, MetricScore]],
-    shown: Sequence[str],
+    shown: Sequence[str] = (),
 ) -> list[Section]:
     """Return all scores but those that are ``shown`` before, and what is to be said of any."""
     scores = result.metric_scores

@@ -89,7 +89,7 @@ def test_a_group_that_fares_worse_is_flagged_and_no_other(tmp_path: Path) -> Non
     (flag,) = flag_line(audit).figures
     assert flag.estimate.value == risk.value
     assert str(flag).startswith("site: a: risk 60 % (")
-    assert "higher than in the rest (+50.0 points; p " in str(flag)
+    assert "higher than in the rest (+50 points; p " in str(flag)
     assert dumps(audit_groups(run, QUICK).to_json()) == dumps(audit.to_json())
 
 

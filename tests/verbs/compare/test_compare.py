@@ -26,9 +26,11 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import Direction, EvaluationResult, MetricScore, MetricScores, Rows
+from krisis.metrics.scoring import metrics_from_names
 from krisis.pages.document import Table
 from krisis.pages.numbers import Estimate
 from krisis.pages.shell import page as page_of
+from krisis.results.base import RunFacts
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import warned
@@ -181,11 +183,19 @@ def test_the_headline_of_the_task_is_the_primary_metric_and_the_others_are_descr
     # Their intervals are those of a metric that is tested alone.
     alone = compare_runs(runs, CompareOptions(("brier_score",), 399, primary="brier_score"))
     assert alone.pairs[0].deltas["brier_score"].interval == deltas["brier_score"].interval
-    task = TaskFacts("kidneys", metrics=("brier_score", "accuracy"))
-    for run in runs.values():
-        run.provenance = replace(run.provenance, task_facts=task)
-    found = compare_runs(runs, QUICK).pairs[0].deltas
-    assert [one.key for one in found.values() if one.primary] == ["brier_score"]
+    task = TaskFacts("kidneys", metrics=("decision_skill", "decision_cost"))
+    priced = {
+        name: BenchmarkResult(
+            run.rows,
+            score_all(metrics_from_names(["accuracy", *task.metrics]), run.rows),
+            {},
+            name,
+            facts=RunFacts(provenance=replace(run.provenance, task_facts=task)),
+        )
+        for name, run in runs.items()
+    }
+    found = compare_runs(priced, QUICK).pairs[0].deltas
+    assert [one.key for one in found.values() if one.primary] == ["decision_cost"]
 
 
 def test_the_numbers_of_a_row_are_one_quantity() -> None:

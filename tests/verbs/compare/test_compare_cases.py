@@ -50,6 +50,12 @@ def compared(*, labelled: bool = True) -> Comparison:
     return compare_runs(runs, CompareOptions(n_permutations=99))
 
 
+MISSED = [
+    "Missed disease, careful: of 21 with answer 1: 12 found, 1 told answer 0, 8 left for people.",
+    "Missed disease, bold: of 21 with answer 1: 14 found, 3 told answer 0, 4 left for people.",
+]
+
+
 def test_who_answers_what_the_other_left_is_said_with_what_became_of_it() -> None:
     assert case_sentences(compared().pairs[0]) == [
         (
@@ -61,6 +67,7 @@ def test_who_answers_what_the_other_left_is_said_with_what_became_of_it() -> Non
             "right 2, wrong 0."
         ),
         "Both answer 25 cases: bold alone is right in 2, careful alone in 3.",
+        *MISSED,
     ]
 
 
@@ -103,4 +110,5 @@ def test_runs_that_leave_the_same_cases_say_so_once() -> None:
     assert case_sentences(alike.pairs[0]) == [
         "Both answer 27 cases: two alone is right in 0, one alone in 0.",
         "Both leave the same 16 cases to a person.",
+        *(MISSED[0].replace("careful", name) for name in ("one", "two")),
     ]

@@ -57,7 +57,7 @@ def test_options_that_a_suite_refuses_are_not_offered() -> None:
     typed = {name: list(facts(info(name), "Options")) for name in ("ckd", "diabetes")}
     assert "--n-synthetic" in typed["ckd"]
     assert "--features" in typed["ckd"]
-    assert typed["diabetes"] == ["--seed", "--test-size", "--price"]
+    assert typed["diabetes"] == ["--seed", "--test-size"]
 
 
 def test_one_task_is_told_whole(tmp_path: Path) -> None:

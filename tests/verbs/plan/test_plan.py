@@ -24,6 +24,7 @@ from krisis.metrics.forms import Form, Share
 from krisis.metrics.paired import Exchanges, paired_differences
 from krisis.metrics.scoring import metric_from_name
 from krisis.metrics.table import Table
+from krisis.pages.numbers import Estimate, points, share
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.sample_size import (
     difference_power,
@@ -532,9 +533,9 @@ def test_the_keys_of_the_json_are_stable(words: str, question: str, inputs: set[
     assert found.stdout == CliRunner().invoke(app, [*command, "--format", "json"]).stdout
     text = CliRunner().invoke(app, command).output
     assert text.startswith(f"{plan['n_patients']:,} patients ({plan['n_rows']:,} rows) ")
-    error = 100 * plan["simulation"]["standard_error"]
-    assert f"{100 * plan['simulation']['power']:.0f} % of 20 studies" in text
-    assert f"(Monte-Carlo error ± {error:.1f} points)" in text
+    simulated = plan["simulation"]
+    assert f"{share(Estimate(simulated['power']))} of 20 studies" in text
+    assert f"(Monte-Carlo error ± {points(Estimate(simulated['standard_error']))})" in text
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,9 @@ def _hypotheses(
 ) -> tuple[str | None, set[str]]:
     """Return the metric that is tested alone, and all that are tested.
 
-    One question is asked at its full level: that of the primary metric, else the headline of the
-    task, or the first metric where no task names one. The others are described, unless they are
-    named: every further test makes each of them weaker.
+    One question is asked at its full level: that of the primary metric, else Decision Cost, or
+    the first metric where no task has costs. The others are described, unless they are named:
+    every further test makes each of them weaker.
     """
     primary = _primary(metrics, options.primary)
     tested = {metric.identifier for metric in metrics} if options.metrics else set()

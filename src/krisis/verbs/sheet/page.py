@@ -60,7 +60,7 @@ ROWS: Source = "rows of the run"
 _MOST_VALUES = 12
 _BASELINES = "krisis.backends.baselines."  # rules and fitted models: no language model
 # Sections of the run's own document that belong in a sheet; none shows a case.
-_SHOWN = ("deferral", "baselines", "metrics", "disease")
+_SHOWN = ("eight", "deferral", "baselines", "metrics", "disease")
 
 
 @dataclass(frozen=True, slots=True)
