@@ -39,7 +39,7 @@ def test_a_run_prints_one_screen(tmp_path: Path) -> None:
     done = krisis("run", "ckd", "--model", "guideline", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert len(lines) <= 34
+    assert len(lines) <= 35
     assert lines[0].startswith("Records: 200 loaded")
     for question in QUESTIONS:
         assert any(line.startswith(question) for line in lines[2:20]), (question, done.stdout)

@@ -238,7 +238,7 @@ def test_a_group_left_for_people_is_watched() -> None:
         *rows_of((6, "right"), (15, "deferred"), start=1000, metadata={"stage": "5"}),
     ]
     line = judged(rows, groups={"stage": "stage"}).line("groups")
-    assert line.brief() == "stage 5: 15 of 21 left for people (the others 0 %)"
+    assert line.brief() == "stage 5: 71 % of 21 left for people (the others 0 %)"
 
 
 def test_a_group_whose_disease_is_missed_is_watched() -> None:
@@ -250,7 +250,9 @@ def test_a_group_whose_disease_is_missed_is_watched() -> None:
         *rows_of((50, "right"), start=1500, metadata={"sex": "female"}, truth=0),
     ]
     line = judged(rows, groups={"sex": "sex"}).line("groups")
-    assert "sex female: 20 of 50 with CKD told no CKD (the others 5.0 %)" in map(str, line.figures)
+    assert "sex female: 40 % of 50 with CKD told no CKD (the others 5.0 %)" in map(
+        str, line.figures
+    )
     assert not any(
         str(one).startswith("sex female: 2") and "wrong" in str(one) for one in line.figures
     )
@@ -351,11 +353,16 @@ def test_a_saving_below_0_is_a_cost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shift", "said"), [(0.1, "too high on"), (-0.1, "too low on"), (0.0, "off on")]
+    ("shift", "said"),
+    [
+        (0.1, "too high on average"),
+        (-0.1, "too low on average"),
+        (0.0, "between mean confidence and share right"),
+    ],
 )
 def test_confidence_is_off_to_a_side(shift: float, said: str) -> None:
     rows = rows_of((320, "right"), (80, "wrong"), confidence=0.8 + shift)
-    assert f"{said} average (limit 5)" in judged(rows).line("confidence").sentence()
+    assert f"{said} (limit 5)" in judged(rows).line("confidence").sentence()
 
 
 def test_confidence_is_partly_trusted_where_an_interval_reaches_too_far() -> None:
@@ -654,7 +661,7 @@ def test_groups_that_are_worse_are_named_and_small_ones_are_not() -> None:
     assert line.figures[0].estimate.bound == 20 / 210
     even = in_group("north", (90, "right"), (10, "wrong"), start=0)
     even += in_group("south", (90, "right"), (10, "wrong"), start=1000)
-    assert judged(even, **SITES).line("groups").reason.startswith("none of 2 groups")
+    assert judged(even, **SITES).line("groups").reason.startswith("none stands out of 2 groups")
     assert judged(even).line("groups").reason == "the task declares no groups"
 
 
@@ -674,7 +681,7 @@ def test_a_group_of_twenty_patients_is_large_enough(n: int, counted: int) -> Non
         *in_group("south", (n, "right"), start=1000),
     ]
     reason = judged(rows, **SITES).line("groups").reason
-    assert reason.startswith(f"none of {counted} group")
+    assert reason.startswith(f"none stands out of {counted} group")
 
 
 def test_groups_at_a_certified_threshold_are_held_to_the_bound() -> None:
@@ -770,14 +777,16 @@ def test_rows_of_few_patients_count_as_few() -> None:
     estimate = verdict.line("correctness").figures[1].estimate
     assert estimate.value == apart.value
     assert estimate.high - estimate.low > 1.4 * (apart.high - apart.low)
-    assert verdict.note.startswith("With fewer than 30 patients of several rows each")
-    assert judged(rows_of((20, "right"))).note == ""
+    assert "With fewer than 30 patients of several rows each" in verdict.note
+    assert judged(rows_of((20, "right"))).note == "Costs: a wrong answer 1, a deferral 0.2."
 
 
 def test_another_price_than_that_of_the_prompt_is_said() -> None:
     rows = rows_of((60, "right"))
-    assert judged(rows, told=0.3).note == "The price of a deferral: told 30 %, judged at 20 %."
-    assert judged(rows, told=0.2).note == ""
+    assert judged(rows, told=0.3).note.endswith(
+        " The price of a deferral: told 30 %, judged at 20 %."
+    )
+    assert "told" not in judged(rows, told=0.2).note
 
 
 def test_as_json_a_verdict_has_every_digit_and_no_rounding() -> None:

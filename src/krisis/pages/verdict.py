@@ -45,7 +45,6 @@ PEOPLE = ("physician", "reader")  # baselines that are people
 LIMITS = ("always-abstain", "majority", "ideal", "boosting", "rule/always-0")
 FEW_PATIENTS = 30  # with several rows each, words are wrong more often
 _GROUP_ERROR = 0.05  # chance of naming any group where none differs
-_EVEN = 0.0005  # a smaller gap is shown as 0
 _MORE_LEFT = 0.20  # so much more often left for people than the rest
 # Of more rows, the prices that keep a word are not looked for.
 _MOST_TRIED = 20_000
@@ -474,8 +473,7 @@ def _confidence_figure(figure: Figure, *, brief: bool) -> Stated:
         words = "{} between mean confidence and share right (limit {limit})"
         size = replace(estimate, bound=figure.limit)
     elif figure.name == "mean gap":
-        side = f"too {'low' if is_low else 'high'}" if abs(figure.value) > _EVEN else "off"
-        words = f"{{}} {side} on average (limit {{limit}})"
+        words = f"{{}} too {'low' if is_low else 'high'} on average (limit {{limit}})"
     elif figure.name == "gap over the range":
         words = "{} off over the range (limit {limit})"
     else:
