@@ -18,7 +18,6 @@ from krisis.decisions.judging import (
     confidence_trustworthy,
     deferral_skill,
     knew_when,
-    left_for_people,
     missed_disease,
     prices_that_keep,
     right_when_answered,
@@ -613,21 +612,6 @@ def test_the_diseased_are_found_told_otherwise_or_left():
     healthy = replace(rows, diseased=np.zeros(60, bool), told_positive=positive)
     assert missed_disease(healthy).reason == "none diseased"
     assert missed_disease(rows_of(60)).reason == "no positive answer"
-
-
-def test_what_is_left_for_people():
-    rows = rows_of(10, answered=np.arange(10) < 6)
-    rows = replace(rows, no_answer=np.arange(10) == 9)
-    below = np.arange(10) % 2 == 0
-    assert left_for_people(rows, below).counts == {
-        "cases": 10,
-        "left": 7,
-        "abstained": 3,
-        "no answer": 1,
-        "below the threshold": 3,
-        "not evaluated": 0,
-    }
-    assert left_for_people(rows).figure.value == pytest.approx(0.4)
 
 
 # --- What holds for all lines -----------------------------------------------------------------

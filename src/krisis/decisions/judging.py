@@ -759,25 +759,6 @@ def missed_disease(rows: JudgedRows, level: float = DEFAULT_LEVEL) -> Judgement:
     return found if ill.any() else replace(found, reason="none diseased")
 
 
-def left_for_people(
-    rows: JudgedRows, below: BoolArray | None = None, level: float = DEFAULT_LEVEL
-) -> Judgement:
-    """Count what people must decide: abstained, no answer, and ``below`` the threshold in force."""
-    known = rows.evaluated
-    under = np.zeros_like(known) if below is None else below & rows.answered & known
-    left = rows.deferred | under
-    counts = {
-        "cases": int(known.sum()),
-        "left": int(left.sum()),
-        "abstained": int((rows.deferred & ~rows.no_answer).sum()),
-        "no answer": int((rows.deferred & rows.no_answer).sum()),
-        "below the threshold": int(under.sum()),
-        "not evaluated": int((~known).sum()),
-    }
-    figure = _share("left for people", left, known, rows, level)
-    return Judgement(word=None, figure=figure, counts=counts)
-
-
 # --- An assumed price -------------------------------------------------------------------------
 
 
