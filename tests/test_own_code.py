@@ -401,16 +401,16 @@ class Local(BaseBackend):
 # The page "Write your own", typed as it stands there: its files, then its commands.
 PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "own.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture
 def page_files(tmp_path: Path, krisis) -> Iterator[Path]:
     names = []
-    for _, content in BLOCK.findall(PAGE):
-        if named := re.match(r"# (\w+\.(?:py|toml))\n", content):
-            names.append(named[1])
-            (tmp_path / named[1]).write_text(content, encoding="utf-8")
-    assert len(names) == 4
+    for name, content in FILE.findall(PAGE):
+        names.append(name)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    assert len(names) == 6
     yield tmp_path
     for name in names:
         sys.modules.pop(name.removesuffix(".py"), None)
@@ -430,6 +430,9 @@ def test_the_page_on_own_code_runs_as_it_is_typed(krisis, page_files: Path) -> N
     assert "Missed sepsis" in said[1][1]
     assert "Task sepsis-onset" in said[2][1]
     assert "Expected Calibration Error [n_bins=5]" in said[3][1]
+    (imported,) = (words for words in typed if words[0] == "import")
+    code, out, err = krisis(*imported)
+    assert (code, "3 loaded" in out) == (0, True), err
 
 
 def test_the_package_of_the_page_is_found_by_its_names(

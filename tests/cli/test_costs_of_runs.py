@@ -371,7 +371,7 @@ def test_an_import_is_judged_by_its_own_costs(
     assert costs_of(path).assumed is (not words)
     assert read_description(path).identity.costs["price"] == price
     shown = " ".join(krisis("show", str(path), cwd=tmp_path).stdout.split())
-    assert ("is assumed" in shown) is (not words)
+    assert ("assumed: set --price" in shown) is (not words)
     options = {"costs": tmp_path / "costs.yaml"} if "--costs" in words else {}
     options |= {"price": price} if "--price" in words else {}
     in_memory = api.score(

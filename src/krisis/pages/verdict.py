@@ -144,13 +144,30 @@ class _Judge:
 
     def note(self) -> str:
         """Say what the model was told of costs, and where words are wrong more often."""
-        rows, said = self.run.rows, self._told()
+        rows, said = self.run.rows, [self._costs(), *self._told()]
         if rows.n_rows > rows.n_patients < FEW_PATIENTS:
             said.append(
                 f"With fewer than {FEW_PATIENTS} {self.task.person}s of several rows each, a word "
                 "can be wrong in up to 8 % of studies instead of 5 %."
             )
         return " ".join(said)
+
+    def _costs(self) -> str:
+        """Say what errors and deferrals cost, in the unit of all costs above."""
+        costs, answers = self.task.costs, self.task.answer_set
+        price = given(round(costs.price, 9))
+        if costs.are_equal:
+            return f"Costs: a wrong answer 1, a deferral {price}."
+        if len(answers.allowed) > 2:
+            return f"Costs: the costliest error 1, a deferral {price}."
+        errors = [
+            f"{answers.name(truth)} called {answers.name(answer)} "
+            f"{given(round(costs.of(truth, answer), 9))}"
+            for truth in answers.allowed
+            for answer in answers.allowed
+            if truth != answer
+        ]
+        return f"Costs: {', '.join(errors)}, a deferral {price}."
 
     def _told(self) -> list[str]:
         """Say what the model was told of costs, and what else it is judged by."""
@@ -207,7 +224,8 @@ class _Judge:
         if not found.counts:
             figures = []
         if found.figure is not None:
-            figures.append(_stated("deferral skill {}", found.figure, kind="figure"))
+            words = "deferral skill {}, 1 being ideal"
+            figures.append(_stated(words, found.figure, kind="figure"))
         return self._finding("deferral", "Knew when not to answer?", found, figures, priced=True)
 
     def _deferred(self, n: dict[str, int] | object, is_checklist: bool) -> str:
@@ -323,7 +341,7 @@ class _Judge:
             # It has nothing to hold; the first line says what to set.
             told = f"a deferral is assumed to cost {price} % of an error: set `price:`"
             return told if key == "worth" else ""
-        told = f"{price} % assumed: set `price:`"
+        told = f"{price} % assumed: set {'--price' if self.is_imported else '`price:`'}"
         if key == "deferral" and self.run.rows.lowest is None:
             return ""  # by a label, all stakes are equal
         if self.run.rows.n_rows > _MOST_TRIED:
@@ -352,9 +370,11 @@ class _Judge:
         n_missing = found.counts.get("not evaluated", 0)
         # The figure is against the best constant policy, and need not be said again.
         is_beside = found.comparator in ("", self.run.rows.best_constant)
-        is_worse = found.figure is not None and found.figure.name == "saved per 100"
-        is_worse = is_worse and found.figure is not None and found.figure.value < -SAME_COST
-        rival, label, ask = (
+        saved = _named(found, "saved per 100")
+        is_worse = saved is not None and saved.value < -SAME_COST
+        rival = _named(found, f"saved per 100 against {found.comparator}")
+        is_dearer = rival is not None and rival.high < 0
+        add, label, ask = (
             (
                 "add `split:` for a logistic baseline",
                 "declare `deferral:` in the task",
@@ -373,8 +393,10 @@ class _Judge:
             "not shown": "" if is_beside else f"not shown to be better than {policy}",
             "no rival": "no rival is cheaper than a constant policy"
             if self.run.rows.rivals
-            else f"no rival to compare with: {rival}",
-            "rival not beaten": f"not shown to be cheaper than {found.comparator}",
+            else f"no rival to compare with: {add}",
+            "rival not beaten": f"{found.comparator} is cheaper"
+            if is_dearer
+            else f"not shown to be cheaper than {found.comparator}",
             "no better": constant,
             "a constant does as well": constant,
             "too few patients": f"fewer than {judging.FEWEST_PATIENTS} {person}s: figures, no word",
@@ -407,6 +429,11 @@ class _Judge:
             few = f"fewer than {judging.FEWEST_OF_A_KIND}"
             known[f"too few {kind} cases"] = f"{few} {kind} cases"
             known[f"too few patients with {kind} cases"] = f"{few} {person}s with {kind} cases"
+        if key == "confidence" and found.word == "partly" and not found.reason:
+            assert found.figure is not None
+            mean = found.figure.name == "mean gap"
+            limit = judging.GAP[1] if mean else judging.TOP_TENTH[1]
+            return f"its interval reaches beyond {given(round(100 * limit, 9))} points"
         if key == "correctness" and found.word == "no" and not found.reason:
             if self.task.costs.are_equal:
                 return f"a deferral costs as much as being wrong in {price} %"
@@ -443,7 +470,10 @@ def _confidence_figure(figure: Figure, *, brief: bool) -> Stated:
     estimate = Estimate.of(figure.value, figure.interval, bound=figure.limit)
     is_low = figure.value < 0
     size = replace(estimate.negated() if is_low else estimate, bound=figure.limit)
-    if figure.name == "mean gap":
+    if figure.name == "mean gap" and figure.low < 0 < figure.high:
+        words = "{} between mean confidence and share right (limit {limit})"
+        size = replace(estimate, bound=figure.limit)
+    elif figure.name == "mean gap":
         side = f"too {'low' if is_low else 'high'}" if abs(figure.value) > _EVEN else "off"
         words = f"{{}} {side} on average (limit {{limit}})"
     elif figure.name == "gap over the range":
@@ -539,7 +569,8 @@ def groups_line(table: Table, in_force: ThresholdInForce, level: float = DEFAULT
     found = [said for name, inside in large for said in watched.of(name, inside)]
     if found:
         return Finding("groups", question, None, found)
-    named = f"none of {counted(len(large), 'group')} of {SMALLEST_GROUP} patients or more"
+    groups = counted(len(large), "group")
+    named = f"none stands out of {groups} of {SMALLEST_GROUP} patients or more"
     return Finding("groups", question, None, reason=named)
 
 
@@ -590,7 +621,7 @@ class _Watched:
         here, rest = ill & inside, ill & ~inside
         if not (here.any() and rest.any() and self._gap(told, here, rest).low > 0):
             return []
-        n = f"{count(int((told & inside).sum()))} of {count(int(here.sum()))}"
+        n = f"{_percent(float(told[here].mean()))} of {count(int(here.sum()))}"
         words = f"{name}: {n} with {self.missed.positive} {other} (the others {{}})"
         return [Stated(words=words, estimate=Estimate(float(told[rest].mean())))]
 
@@ -602,7 +633,7 @@ class _Watched:
         is_more = float(left[inside].mean()) - others >= _MORE_LEFT
         if not (is_more and self._gap(left, inside, ~inside).low > 0):
             return []
-        n = f"{count(int((left & inside).sum()))} of {count(int(inside.sum()))}"
+        n = f"{_percent(float(left[inside].mean()))} of {count(int(inside.sum()))}"
         words = f"{name}: {n} left for people (the others {{}})"
         return [Stated(words=words, estimate=Estimate(others))]
 
