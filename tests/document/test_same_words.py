@@ -101,7 +101,7 @@ def from_html(text: str) -> str:
 def from_latex(text: str) -> str:
     text = re.sub(r"\\textbf\{([^}]*)\}", r"\1", text).replace(r"\\", " ")
     text = (
-        text.replace("\\textasciigrave{}", "`")
+        text.replace("\\`{}", "`")
         .replace("{--}", "–")
         .replace("\\%", "%")
         .replace("~", " ")

@@ -263,7 +263,7 @@ def test_without_a_certified_threshold_the_lowest_risk_is_said_and_nothing_else(
     lowest = share(Estimate(found["certified"]["lowest_risk"], bound=0.05))
     answers = f"{found['certified']['n_lowest']:,} most confident answers"
     page = site.get("/runs/double/decide?wrong=5").text.replace("\u00a0", " ")
-    assert f"lowest tested risk {lowest} in its {answers}" in page
+    assert f"{lowest} wrong in its {answers}" in page
 
 
 def test_the_certified_threshold_is_the_headline_with_what_is_left_for_people(site: Site) -> None:
@@ -279,7 +279,7 @@ def test_the_certified_threshold_is_the_headline_with_what_is_left_for_people(si
     assert lines == left == found["n_scored"] - found["point"]["n_kept"]
     # A coverage that is asked for is explored; what is certified stays the headline.
     explored = site.get("/runs/double/decide?answer=40").text
-    assert explored.index("Usable at a risk of 5 %") < explored.index("Explore other thresholds")
+    assert explored.index("Usable alone at 5 %") < explored.index("Explore other thresholds")
 
 
 @pytest.mark.parametrize(

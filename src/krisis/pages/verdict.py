@@ -521,7 +521,7 @@ def usable_line(
 
 def _is_too_risky(in_force: ThresholdInForce, level: float) -> bool:
     search = in_force.search
-    return search is not None and judging.too_risky_everywhere(search, level)
+    return search is not None and search.exceeds_everywhere(level)
 
 
 # --- Left for people ------------------------------------------------------------------------
