@@ -26,7 +26,6 @@ from krisis.decisions.judging import (
     knew_when,
     missed_disease,
     right_when_answered,
-    too_risky_everywhere,
     usable_alone,
     worth_using,
 )
@@ -469,7 +468,7 @@ def _used(reader: Reader, world: World, draw: Draw) -> Judgement:
         rows,
         answers=None if found.threshold is None else sample.accepts(found.threshold),
         lowest_risk=lowest,
-        shown_too_risky=too_risky_everywhere(found),
+        shown_too_risky=found.exceeds_everywhere(),
         risk=0.05,
     )
 

@@ -1,6 +1,6 @@
 """Run the three kidney tasks with every baseline, without a key, a file or a network.
 
-Prints the full report of one run, then one table in which every baseline stands beside the others,
+Prints the report of one run, then one table in which every baseline stands beside the others,
 and writes a page per task that compares them pair by pair.
 A language model joins the table by one more name in BASELINES.
 """
@@ -30,12 +30,12 @@ BASELINES = (
     "ideal",
 )
 COLUMNS = {
-    "decision_skill": "Decision skill",
+    "decision_skill": "Skill",
     "accuracy": "Accuracy",
     "selective_accuracy": "Selective accuracy",
     "answer_rate": "Coverage",
     "deferral_alignment": "Deferral alignment",
-    "expected_calibration_error": "Calibration error",
+    "expected_calibration_error": "ECE",
 }
 
 

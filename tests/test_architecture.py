@@ -17,6 +17,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 SHARED = {"answers", "display", "errors", "json_values", "outcomes", "pulling", "yaml_values"}
 SHARED |= {
+    "cost_file",
+    "costs",
     "csv_lines",
     "file_formats",
     "lazy_names",
@@ -61,6 +63,8 @@ MAY_SEE: dict[str, set[str]] = {
         "decisions",
     },
     "answers": set(),
+    "costs": set(),
+    "cost_file": set(),
     "csv_lines": set(),
     "file_formats": set(),
     "plain_run": set(),

@@ -257,10 +257,11 @@ def test_a_table_is_not_taken_for_a_run(tmp_path: Path) -> None:
         krisis.score(tmp_path / "rows.txt", truth="y", prediction="p")
 
 
-def test_a_price_makes_decision_skill_the_headline() -> None:
+def test_a_price_makes_the_cost_saved_the_headline() -> None:
+    """The probabilities of the answers are not known, so that there is no skill."""
     found = krisis.score(table(), **COLUMNS, price=0.2)
-    assert next(iter(found.metric_scores.values())).key == "decision_skill"
-    assert not math.isnan(found.metric_scores["decision_skill"].value)
+    assert next(iter(found.metric_scores.values())).key == "cost_saved"
+    assert not math.isnan(found.metric_scores["cost_saved"].value)
 
 
 def test_a_kept_run_is_read_back(tmp_path: Path) -> None:

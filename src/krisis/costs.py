@@ -153,6 +153,15 @@ class Costs:
         answer = min(costs, key=lambda one: round(costs[one], 12))
         return answer, costs[answer]
 
+    def decide(self, chances: Mapping[Label, float]) -> tuple[Label, float] | None:
+        """Return the answer of the lowest expected cost and its probability; None to defer.
+
+        >>> Costs().decide({"ill": 0.85, "well": 0.15}), Costs().decide({"ill": 0.75, "well": 0.25})
+        (('ill', 0.85), None)
+        """
+        answer, lowest = self.best(chances)
+        return None if self.is_due(lowest) else (answer, float(chances[answer]))
+
     def is_due(self, lowest: float) -> bool:
         """Say whether a case is due for deferral whose best answer costs this much: ties are."""
         return lowest >= self.price - TOLERANCE

@@ -114,7 +114,8 @@ def cells(line: str) -> list[str]:
 def test_the_table_of_the_docs_has_every_command_that_takes_a_run() -> None:
     shown = table_of_the_docs()
     assert set(shown["show"]) == set(ARTEFACTS) - {*OTHERS, "suite"}
-    assert set(shown) == {*TYPED, "view"} <= set(COMMANDS)
+    assert {*TYPED, "view"} <= set(COMMANDS)
+    assert set(shown) & set(COMMANDS) == {*TYPED, "view"}
 
 
 def test_every_artefact_is_recognised(places: Mapping[str, Path]) -> None:

@@ -23,7 +23,6 @@ from krisis.decisions.judging import (
     prices_that_keep,
     right_when_answered,
     skill_of,
-    too_risky_everywhere,
     usable_alone,
     worth_using,
 )
@@ -798,31 +797,31 @@ def searched(wrong, score=None, **sample) -> ThresholdSearch:
 
 
 def test_a_risk_that_is_shown_too_high_at_the_only_threshold_is_too_risky():
-    assert too_risky_everywhere(searched(np.arange(100) < 30))
+    assert searched(np.arange(100) < 30).exceeds_everywhere()
     # 8 of 100 are more than 5 %, which is not shown: the lower limit is .038.
-    assert not too_risky_everywhere(searched(np.arange(100) < 8))
-    assert too_risky_everywhere(searched(np.arange(100) < 8), level=0.5)
+    assert not searched(np.arange(100) < 8).exceeds_everywhere()
+    assert searched(np.arange(100) < 8).exceeds_everywhere(level=0.5)
     # The limit is that of a share: 5.2 % for 10 of 100, where that of a mean is 4.0.
-    assert too_risky_everywhere(searched(np.arange(100) < 10))
-    assert not too_risky_everywhere(searched(np.zeros(100)))
+    assert searched(np.arange(100) < 10).exceeds_everywhere()
+    assert not searched(np.zeros(100)).exceeds_everywhere()
 
 
 def test_stricter_thresholds_that_look_better_may_be_enough():
     wrong = np.arange(100) >= 40
-    assert not too_risky_everywhere(searched(wrong, score=-np.arange(100)))
-    assert too_risky_everywhere(searched(np.arange(100) % 2, score=-np.arange(100)))
+    assert not searched(wrong, score=-np.arange(100)).exceeds_everywhere()
+    assert searched(np.arange(100) % 2, score=-np.arange(100)).exceeds_everywhere()
 
 
 def test_too_few_rows_for_any_test_show_nothing():
-    assert not too_risky_everywhere(searched(np.ones(10)))
+    assert not searched(np.ones(10)).exceeds_everywhere()
 
 
 def test_the_risk_of_several_rows_of_a_patient_is_shown_by_patient():
     patients = {"patient": np.repeat(np.arange(400), 2), "n_patients": 400, "most_rows": 2}
-    assert too_risky_everywhere(searched(np.arange(800) % 5 == 0, **patients))
+    assert searched(np.arange(800) % 5 == 0, **patients).exceeds_everywhere()
     graded = searched(np.where(np.arange(100) % 2, 0.4, 0.1), binary=False)
-    assert too_risky_everywhere(graded)
-    assert not too_risky_everywhere(searched(np.full(100, 0.045), binary=False))
+    assert graded.exceeds_everywhere()
+    assert not searched(np.full(100, 0.045), binary=False).exceeds_everywhere()
 
 
 def test_few_patients_with_several_rows_are_known():

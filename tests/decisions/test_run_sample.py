@@ -133,8 +133,8 @@ def test_an_expected_loss_may_be_as_high_as_the_bound() -> None:
 def test_of_an_expected_loss_it_is_never_said_that_no_size_helps() -> None:
     losses = [1.0] * 300
     of = Sample(np.linspace(1, 0.5, 300), np.array(losses), np.arange(300), 300, most_rows=1)
-    assert find_threshold(of, "fixed-sequence", 0.1, 0.1).no_size_helps
-    assert not find_threshold(of, "crc", 0.1, 0.1).no_size_helps
+    assert find_threshold(of, "fixed-sequence", 0.1, 0.1).exceeds_everywhere()
+    assert not find_threshold(of, "crc", 0.1, 0.1).exceeds_everywhere()
 
 
 @pytest.mark.parametrize(

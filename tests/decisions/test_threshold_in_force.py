@@ -122,7 +122,7 @@ def test_where_nothing_could_be_tested_no_risk_is_called_tested(run: RunItems) -
     found = threshold_of_run(run, RiskBound(risk=0.001))
     assert (found.threshold, found.n_lowest) == (None, 0)
     assert math.isnan(found.lowest_risk)
-    assert found.reason.endswith("answers with a confidence are too few")
+    assert "are too few: without an error it takes " in found.reason
 
 
 def test_a_threshold_that_is_asked_for_is_audited(run: RunItems) -> None:
@@ -182,7 +182,7 @@ def test_a_run_without_confidence_says_so_and_names_no_patient() -> None:
     result = krisis.score({"y": [0, 1] * 20, "p": [0, 1] * 20}, truth="y", prediction="p")
     found = threshold_of_run(items_of_result(result, source_of(result)))
     assert found.threshold is None
-    assert found.reason == "it stated no confidence"
+    assert found.reason == "it stated no confidence: ask for one"
 
 
 def test_the_lowest_risk_is_that_of_the_best_tested_threshold() -> None:
@@ -212,7 +212,7 @@ def test_the_verdict_and_the_certificate_give_one_answer(
 
 
 def test_a_score_whose_signals_are_missing_is_named(run: RunItems) -> None:
-    missing = "the confidence {!r} needs signals that this model does not give"
+    missing = "the confidence {!r} needs signals that this model does not give: choose another"
     found = threshold_of_run(run, score=ScoreOptions(confidence="verbalized"))
     assert found.reason == missing.format("verbalized")
     other = RunItems(run.table, run.source, default_confidence="verbalized")
@@ -221,22 +221,22 @@ def test_a_score_whose_signals_are_missing_is_named(run: RunItems) -> None:
 
 def test_a_score_that_does_not_exist_is_the_reason(run: RunItems) -> None:
     found = threshold_of_run(run, score=ScoreOptions(confidence="verbal"))
-    assert found.reason == "unknown confidence variant 'verbal'"
+    assert found.reason.startswith("unknown confidence variant 'verbal'")
 
 
 def test_a_run_that_answers_nothing_says_so() -> None:
     rows = Rows((replace(r, prediction=None, abstained=True) for r in invented_rows(60)), ANSWERS)
     silent = result_of(Rows((r for r in rows if r.outcome != "not_evaluated"), ANSWERS), "m")
     found = threshold_of_run(items_of_result(silent, source_of(silent)))
-    assert found.reason == "it answered no case"
+    assert found.reason == "it answered no case: only answers would tell"
 
 
 @pytest.mark.parametrize(
     ("n_scored", "said"),
     [
-        (0, "no answer has a confidence"),
-        (1, "1 answer is too few"),
-        (2, "2 answers with a confidence are too few"),
+        (0, "no answer has a confidence: ask for one"),
+        (1, "1 answer with a confidence is too few: without an error it takes 24"),
+        (2, "2 answers with a confidence are too few: without an error it takes 24"),
     ],
 )
 def test_few_answers_are_counted_in_words(n_scored: int, said: str) -> None:

@@ -36,7 +36,7 @@ from krisis.results.stops import Unfinished
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.task_facts import TaskFacts
 
-ANSWERS = ((0, "CKD is absent"), (1, "CKD is present"))
+ANSWERS = ((0, "CKD is absent now"), (1, "CKD is present now"))
 SHORT = ((0, "no CKD"), (1, "CKD"))
 FIFTH = Costs(price=0.2)
 
@@ -356,6 +356,24 @@ def test_a_saving_below_0_is_a_cost() -> None:
 def test_confidence_is_off_to_a_side(shift: float, said: str) -> None:
     rows = rows_of((320, "right"), (80, "wrong"), confidence=0.8 + shift)
     assert f"{said} average (limit 5)" in judged(rows).line("confidence").sentence()
+
+
+def test_confidence_is_partly_trusted_where_an_interval_reaches_too_far() -> None:
+    line = judged(rows_of((40, "right"), (10, "wrong"), confidence=0.8)).line("confidence")
+    assert line.answer == "partly"
+    beyond = re.fullmatch(r"its interval reaches beyond (\d+) points", line.reason)
+    assert beyond is not None
+    figure = line.figures[0].estimate
+    assert max(figure.high, -figure.low) > int(beyond[1]) / 100
+
+
+def test_a_sentence_as_an_answer_is_quoted() -> None:
+    task = TaskFacts("t", ANSWERS, positive=1, costs=FIFTH)
+    rows = rows_of((60, "right"), (10, "wrong"))
+    verdict = verdict_of(BenchmarkResult(rows, {}, {}, "m", {"task_facts": task}))
+    assert verdict.line("missed").brief() == (
+        "of 35 with “CKD is present now”: 30 found, 5 told “CKD is absent now”, 0 left for people"
+    )
 
 
 # --- What a word holds for, and what would tell -------------------------------------------------

@@ -110,6 +110,7 @@ def test_a_patient_in_thought_is_a_real_one_with_those_rows():
 def test_one_patient_has_no_limits():
     found = row_mean([0.2, 0.4], ["a", "a"])
     assert found.value == pytest.approx(0.3)
+    assert found.patients.degrees == 0
     assert found.interval().reason == "needs_at_least_two_clusters"
     assert (found.lower(), found.upper()) == (-math.inf, math.inf)
     assert RatioOfMeans.of([1.0, 1.0], [1.0, 2.0], ["a", "a"]).lower() == -math.inf
@@ -120,6 +121,8 @@ def test_rows_that_do_not_fit_their_patients_are_refused():
         row_mean([1, 2, 3], ["a", "b"])
     with pytest.raises(InvalidValue, match="one list of rows"):
         PatientRows.of([])
+    with pytest.raises(InvalidValue, match=r"not of shape \(1, 2\)"):
+        PatientRows.of([[1, 2]])
 
 
 @given(samples(), st.randoms(use_true_random=False))

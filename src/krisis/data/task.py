@@ -177,10 +177,10 @@ class Judgement:
         """
         own = {str(answer): round(float(chance), 6) for answer, chance in chances.items()}
         kept = {**(signals or {}), OWN_PROBABILITIES: own}
-        answer, lowest = costs.best(chances)
-        if costs.is_due(lowest):
+        decided = costs.decide(chances)
+        if decided is None:
             return cls(None, signals=kept, abstain=True)
-        return cls(answer, float(chances[answer]), kept)
+        return cls(*decided, kept)
 
 
 # Sees what a model sees: the features and the context of a record. A rule that is a dataclass

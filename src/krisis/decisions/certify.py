@@ -287,7 +287,7 @@ def _threshold(
         threshold=found.threshold,
         laxest=found.laxest_threshold,
         reason="" if found.threshold is not None else _reason(sample, found, run.words[0]),
-        no_size_helps=found.no_size_helps,
+        no_size_helps=found.exceeds_everywhere(),
         test=found.test,
         n_patients=sample.n_patients,
         n_rows=sample.n_rows,
@@ -346,7 +346,7 @@ def why_none(found: ThresholdSearch) -> tuple[str, bool]:
         words = f"{wrong}, but they are too few to show a risk of at most {risk:g}"
     else:
         words = f"{wrong}, and the bound is {risk:g}"
-    return f"{words}, so no sample size helps" if found.no_size_helps else words, seen < risk
+    return f"{words}, so no sample size helps" if found.exceeds_everywhere() else words, seen < risk
 
 
 def _reason(sample: Sample, found: ThresholdSearch, person: str) -> str:

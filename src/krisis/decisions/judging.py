@@ -29,9 +29,7 @@ from krisis.decisions.judged_rows import (
     Word,
     patients_to_tell,
 )
-from krisis.decisions.sample import ThresholdSearch
 from krisis.statistics.intervals import DEFAULT_LEVEL, Interval
-from krisis.statistics.risk_tests import binomial_p
 from krisis.statistics.row_mean import (
     METHOD,
     PatientRows,
@@ -50,7 +48,6 @@ FEWEST_CONFIDENCES = 20
 LEAST_ROOM = 0.03  # between the best constant policy and the ideal reader, for a skill
 
 KNEW, KNEW_NOT = 0.5, 0.2
-_USUAL = 0.1  # so few losses have at least this chance
 # How far confidence may be from the share of right answers: (the estimate, an end of its interval).
 GAP, GAP_OVER_RANGE, TOP_TENTH = (0.05, 0.10), (0.10, 0.15), (0.05, 0.15)
 
@@ -667,9 +664,9 @@ def usable_alone(
 
     ``answers`` are the rows that the cheapest certified threshold answers, None where none is
     certified; ``lowest_risk`` is the lowest of all tested thresholds, NaN where none was tested,
-    with the ``reason``. ``shown_too_risky`` is `too_risky_everywhere`: that all estimates are too
-    high is no proof. *Yes*: certified, and L⁺(K_j − K; −1/k̄) > 0 for the cost K of that policy and
-    every constant policy j. *No*: too risky, or U(K_j − K) ≤ 0 for some j.
+    with the ``reason``. ``shown_too_risky`` is `ThresholdSearch.exceeds_everywhere`: that all
+    estimates are too high is no proof. *Yes*: certified, and L⁺(K_j − K; −1/k̄) > 0 for the cost K
+    of that policy and every constant policy j. *No*: too risky, or U(K_j − K) ≤ 0 for some j.
     """
     if answers is None:
         figure = None
@@ -682,35 +679,6 @@ def usable_alone(
     cost = np.where(answers, rows.answer_cost, rows.price)
     policy = replace(rows, answered=answers, cost=cost, rivals=())
     return under_missing(lambda these: _usable(these, level), policy, _cost_bounds)
-
-
-def too_risky_everywhere(search: ThresholdSearch, level: float = DEFAULT_LEVEL) -> bool:
-    """Tell whether no threshold of a search, tested or not, may be under the risk.
-
-    The lower limit of the lowest tested risk is at least the risk that is allowed, and no stricter
-    threshold, of too few rows for a test, looks better: as few losses as its own are usual at the
-    lowest tested risk. Where the true risk is the allowed one everywhere, that all estimates exceed
-    it happens in 34 % of the samples of 200 patients; this in 0.
-    """
-    sample, lowest = search.tested, search.lowest
-    if lowest is None:
-        return False
-    found = sample.candidates
-    accepted = np.zeros(sample.n_rows, dtype=np.bool_)
-    accepted[found.order[: found.n_accepted[lowest]]] = True
-    patients, losses = sample.patient[accepted], sample.loss[accepted]
-    if sample.binary:
-        rows = PatientRows.of(patients)
-        low = share_interval(rows.sums(losses), rows.size, level=level).low
-    else:
-        low = row_mean(losses, patients).lower(level)
-    if low < search.risk:
-        return False
-    tested = min(found.n_accepted[test.candidate] for test in search.tests)
-    strict = found.n_accepted < tested
-    size = sample.most_rows if sample.clustered else 1
-    n, lost = found.n_accepted[strict] // size, np.floor(found.loss_sum[strict] / size)
-    return bool((binomial_p(lost, n, found.risk(lowest)) >= _USUAL).all())
 
 
 def _usable(policy: JudgedRows, level: float) -> Judgement:

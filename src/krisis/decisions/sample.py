@@ -13,7 +13,7 @@ import numpy as np
 from krisis.costs import TOLERANCE
 from krisis.errors import InvalidValue
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
-from krisis.statistics.intervals import Interval
+from krisis.statistics.intervals import DEFAULT_LEVEL, Interval
 from krisis.statistics.risk_tests import (
     allowed_errors,
     betting_p,
@@ -24,6 +24,8 @@ from krisis.statistics.risk_tests import (
     hoeffding_bentkus_p,
     inverted_interval,
 )
+from krisis.statistics.row_mean import PatientRows, row_mean
+from krisis.statistics.shares import share_interval
 
 # This share of delta goes to the threshold that answers everything, the rest to the chains: the
 # contract's fifth. With 0.17 the chains would accept 0.223 in place of 0.212 of 100 patients with 8
@@ -187,8 +189,7 @@ FEWEST_FOR_BETTING = 5
 """With several rows per patient: so many times the fewest rows must there be patients to bet on."""
 _LEAST_RISK = 1e-6
 _TESTS_AT_ONCE = 1024
-_SHOWN = 0.975
-_USUAL = 0.1
+_USUAL = 0.1  # so few losses have at least this chance
 TestName = Literal["exact binomial", "Hoeffding–Bentkus", "betting", "none"]
 
 
@@ -367,28 +368,34 @@ class ThresholdSearch:
         tested = (test.candidate for test in self.tests)
         return min(tested, key=self.tested.candidates.risk, default=None)
 
-    @property
-    def no_size_helps(self) -> bool:
-        """Tell whether every group of most confident answers is shown to exceed the bound.
+    def exceeds_everywhere(self, level: float = DEFAULT_LEVEL) -> bool:
+        """Tell whether no threshold, tested or not, may be under the bound, so that no size helps.
 
-        A risk seen above the bound may be bad luck, and more rows allow stricter thresholds to be
-        tested. So every candidate with enough rows for a test must exceed it at 97.5 %, and
-        stricter ones must not look better: as few losses as theirs must be usual at the lowest risk
-        of the others. Of `crc`, which bounds another risk, nothing is said.
+        The lower limit of the lowest tested risk is at least the bound, and no stricter threshold,
+        of too few rows for a test, looks better: as few losses as its own are usual at the lowest
+        tested risk. Where the true risk is the bound everywhere, that all estimates exceed it
+        happens in 34 % of the samples of 200 patients; this in 0. Of `crc`, which bounds another
+        risk, nothing is said.
         """
-        found, size = self.tested.candidates, self.tested.most_rows if self.tested.clustered else 1
-        if self.method == "crc" or self.chosen is not None:
+        sample, lowest = self.tested, self.lowest
+        if self.method == "crc" or self.chosen is not None or lowest is None:
             return False
-        if any(found.risk(test.candidate) < self.risk for test in self.tests):
+        found = sample.candidates
+        accepted = np.zeros(sample.n_rows, dtype=np.bool_)
+        accepted[found.order[: found.n_accepted[lowest]]] = True
+        patients, losses = sample.patient[accepted], sample.loss[accepted]
+        if sample.binary:
+            rows = PatientRows.of(patients)
+            low = share_interval(rows.sums(losses), rows.size, level=level).low
+        else:
+            low = row_mean(losses, patients).lower(level)
+        if low < self.risk:
             return False
-        n, losses = found.n_accepted // size, np.floor(found.loss_sum / size)
-        enough = n >= fewest_rows(self.risk, divided(self.delta)[1])
-        shown = binomial_p(losses[enough] - 1, n[enough], self.risk) >= _SHOWN
-        if not (enough.any() and shown.all()):
-            return False
-        lowest = float((losses[enough] / n[enough]).min())
-        strict = ~enough & (n > 0)
-        return bool((binomial_p(losses[strict], n[strict], lowest) >= _USUAL).all())
+        tested = min(found.n_accepted[test.candidate] for test in self.tests)
+        strict = found.n_accepted < tested
+        size = sample.most_rows if sample.clustered else 1
+        n, lost = found.n_accepted[strict] // size, np.floor(found.loss_sum[strict] / size)
+        return bool((binomial_p(lost, n, found.risk(lowest)) >= _USUAL).all())
 
 
 def check_bounds(risk: float, delta: float) -> None:

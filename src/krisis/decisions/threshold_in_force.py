@@ -75,7 +75,7 @@ class ThresholdInForce:
     @property
     def no_size_helps(self) -> bool:
         """Tell whether every threshold is shown to exceed the bound."""
-        return self.search is not None and self.search.no_size_helps
+        return self.search is not None and self.search.exceeds_everywhere()
 
     @property
     def is_share(self) -> bool:

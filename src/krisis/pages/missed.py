@@ -12,9 +12,14 @@ from krisis.pages.document import Finding, Stated
 from krisis.pages.numbers import Estimate, count, counted
 from krisis.statistics.bootstrap import BootstrapOptions
 
+_SPACES_OF_A_NAME = 2  # such as "no kidney disease"
+
 
 def _named(answer: str) -> str:
-    return f"answer {answer}" if answer.isdigit() else answer
+    """Return an answer as a name: a number is called one, and a whole sentence is quoted."""
+    if answer.isdigit():
+        return f"answer {answer}"
+    return f"“{answer}”" if answer.count(" ") > _SPACES_OF_A_NAME else answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -429,6 +429,11 @@ class _Judge:
             few = f"fewer than {judging.FEWEST_OF_A_KIND}"
             known[f"too few {kind} cases"] = f"{few} {kind} cases"
             known[f"too few patients with {kind} cases"] = f"{few} {person}s with {kind} cases"
+        if key == "confidence" and found.word == "partly" and not found.reason:
+            assert found.figure is not None
+            mean = found.figure.name == "mean gap"
+            limit = judging.GAP[1] if mean else judging.TOP_TENTH[1]
+            return f"its interval reaches beyond {given(round(100 * limit, 9))} points"
         if key == "correctness" and found.word == "no" and not found.reason:
             if self.task.costs.are_equal:
                 return f"a deferral costs as much as being wrong in {price} %"
@@ -516,7 +521,7 @@ def usable_line(
 
 def _is_too_risky(in_force: ThresholdInForce, level: float) -> bool:
     search = in_force.search
-    return search is not None and judging.too_risky_everywhere(search, level)
+    return search is not None and search.exceeds_everywhere(level)
 
 
 # --- Left for people ------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from krisis.answers import AnswerSet
 from krisis.cost_file import AnyCosts, stated_costs
-from krisis.data.task import Judgement
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import Columns
@@ -85,10 +84,10 @@ def _again(row: EvaluationResult, answers: Answers) -> EvaluationResult:
 def _acted(row: EvaluationResult, own: JsonMapping, answers: Answers) -> EvaluationResult:
     if row.signals.get("rules"):  # it defers by rules, whatever answers cost
         return row
-    judged = Judgement.by_cost(answers.costs, _chances(own, answers))
-    return replace(
-        row, prediction=judged.answer, abstained=judged.abstain, confidence=judged.confidence
-    )
+    decided = answers.costs.decide(_chances(own, answers))
+    if decided is None:
+        return replace(row, prediction=None, abstained=True, confidence=None)
+    return replace(row, prediction=decided[0], abstained=False, confidence=decided[1])
 
 
 def _chances(given: JsonMapping, answers: AnswerSet) -> dict[int | str, float]:

@@ -33,6 +33,7 @@ from krisis.pages.numbers import (
     score_name,
     share,
     threshold,
+    whole,
 )
 from krisis.pages.verdict import threshold_verdict
 from krisis.verbs.decide.curve import ALL, DEFERRAL, MODEL, NONE, DecisionCurve, useful_ranges
@@ -270,7 +271,7 @@ def _team(decision: Decision) -> list[Section]:
                 item[2].wrong, item[2].wrong_low, item[2].wrong_high, at
             ),
             Column("figure", "missed"): lambda item: item[2].missed,
-            Column("figure", "read"): lambda item: item[2].read,
+            Column("figure", "read"): lambda item: whole(item[2].read),
         },
         note=note,
     )
@@ -421,7 +422,7 @@ def reader_document(decision: ReaderDecision) -> Document:
             Column("name", f"per {count(PER)} cases"): lambda way: way.name,
             Column("figure", "wrong"): lambda way: _rate(way.wrong, at),
             Column("figure", "no answer"): lambda way: _rate(way.no_answer, at),
-            Column("figure", "read", "read by the reader"): lambda way: way.read.value,
+            Column("figure", "read", "read by the reader"): lambda way: whole(way.read.value),
         },
     )
     rule = (
