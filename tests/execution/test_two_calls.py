@@ -279,10 +279,10 @@ def test_a_run_in_the_usual_way_has_the_identity_that_it_always_had(tmp_path: Pa
     identity = read_description(path).identity
     assert (result.backend_name, identity.asking) == ("scripted", {})
     assert result.provenance.asking is None
-    # As it was stored before there was another way.
+    # As it is stored since the prompt states what each answer costs.
     assert identity.prompts == {
-        "single": "e86fa38fb5d60f0cce9662287406cda307b98c725e20a74c1f97e2e8e42b9cd0",
-        "batch": "022d17ca87866d71d7bad6c91a722ee7d0aff3cf52931b5e562c55f15dbb76c5",
+        "single": "e32cdbd31f3853810a16146de94009e4a0645c400959a587c651002510a74828",
+        "batch": "863b168563192c54781fc216add2476796a3aadf221e61e47d0bd79ca7b6a3c6",
     }
 
 

@@ -19,6 +19,9 @@ FEW = ("--simulations", "50")
 VERBS: Sequence[tuple[str, ...]] = (
     ("show", "RUN"),
     ("show", "RUN", "--metric", "accuracy", "--metric", "not_evaluated_rate"),
+    ("show", "RUN", "--price", "0.1"),
+    ("report", "RUN", "-o", "OUT/what_if.html", "--price", "0.1", *ALLOW),
+    ("compare", "RUN", "OTHER", "--price", "0.1"),
     ("report", "RUN", "-o", "OUT/report.html", "--curve", "--audit", *ALLOW),
     ("compare", "RUN", "OTHER"),
     ("compare", "RUN", "OTHER", "--html", "OUT/compare.html"),

@@ -17,7 +17,7 @@ SIZES = [(1280, 900), (390, 844)]
 # A page → what it answers with.
 ANSWERS_OF = {
     "/": ".finding",
-    "/runs/run-a": ".verdict .reply",
+    "/runs/run-a": ".verdict-line",
     "/compare?run=run-a&run=run-b": ".finding",
     "/runs/run-a/decide?max_not_evaluated=0.1": ".verdict-line",
     "/runs/run-a/decide?wrong=45&max_not_evaluated=0.1": ".verdict-line",
