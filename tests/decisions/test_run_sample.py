@@ -61,13 +61,11 @@ def test_a_run_without_rows_misses_none() -> None:
     assert too_many_missing(2, 100, 0.01).startswith("2 of 100 cases (2 %)")
 
 
-def test_an_error_counts_once_and_a_distance_by_its_size() -> None:
+def test_every_error_counts_once_and_an_abstention_not_at_all() -> None:
     run = run_of([(0, 2), (1, 2), (2, 2), (None, 2)])
     wrong = losses_of(run, ScoreOptions(loss="error"))
-    far = losses_of(run, ScoreOptions(loss="abs_norm"))
-    assert sorted(wrong[:-1].tolist() if math.isnan(wrong[-1]) else wrong.tolist())[:3] == [0, 1, 1]
-    assert sorted(one for one in far.tolist() if not math.isnan(one)) == [0, 0.5, 1]
-    assert np.isnan(far).sum() == np.isnan(wrong).sum() == 1
+    assert sorted(one for one in wrong.tolist() if not math.isnan(one)) == [0, 1, 1]
+    assert np.isnan(wrong).sum() == 1
 
 
 def test_a_run_of_abstentions_has_no_losses() -> None:

@@ -208,7 +208,7 @@ def test_the_verdict_and_the_certificate_give_one_answer(
     score = ScoreOptions(max_not_evaluated=0.5)
     in_force = threshold_of_run(items, RiskBound(risk=risk), score=score)
     assert certified is not None
-    assert certified.lines[0].answer == usable_line(in_force).answer
+    assert certified.lines[0].answer == usable_line(items, in_force).answer
 
 
 def test_a_score_whose_signals_are_missing_is_named(run: RunItems) -> None:

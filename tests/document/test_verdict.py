@@ -21,8 +21,8 @@ from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.disease import default_classification_metrics
+from krisis.metrics.items import RunItems
 from krisis.metrics.scoring import metrics_from_names, score_all
-from krisis.metrics.table import Table
 from krisis.pages.document import Finding, Verdict
 from krisis.pages.groups import ANSWERED, RIGHT, group_figures
 from krisis.pages.numbers import Estimate
@@ -565,20 +565,20 @@ SCALE = ((0, "never"), (1, "rarely"), (2, "often"), (3, "always"))
 BY_DISTANCE = Costs.by_distance(range(4), price=0.2)
 
 
-def by_mean_cost(rows: list[EvaluationResult]) -> tuple[Table, ThresholdInForce]:
+def by_mean_cost(rows: list[EvaluationResult]) -> tuple[RunItems, ThresholdInForce]:
     """Return rows on a scale of 0 to 3, and the threshold that their mean cost certifies."""
     task = TaskFacts(
         "t", SCALE, ordered=True, default_loss="abs", costs=BY_DISTANCE, groups={"site": "site"}
     )
     result = BenchmarkResult(rows, {}, {}, "m", {"task_facts": task})
     run = items_of_result(result, source_of(result))
-    return run.table, threshold_of_run(run, score=ScoreOptions(loss="cost"))
+    return run, threshold_of_run(run, score=ScoreOptions(loss="cost"))
 
 
 def test_a_mean_cost_is_not_called_a_risk() -> None:
     """Half of the answers are three places off, which costs 1 each."""
     rows = [EvaluationResult(3 * (i % 2), 0, confidence=0.9, record_id=str(i)) for i in range(200)]
-    line = usable_line(by_mean_cost(rows)[1])
+    line = usable_line(*by_mean_cost(rows))
     assert line.question == "Usable alone at a mean cost of 0.05?"
     assert str(line.figures[0]) == "mean cost 0.500 in its 200 most confident answers"
 
@@ -706,7 +706,8 @@ def test_groups_are_held_to_the_bound_of_a_mean_cost() -> None:
         )
         for i in range(1500)
     ]
-    table, in_force = by_mean_cost(rows)
+    run, in_force = by_mean_cost(rows)
+    table = run.table
     assert in_force.certified
     (found,) = groups_line(table, in_force).figures
     assert str(found).startswith("site b: mean cost 0.28 (")
@@ -804,4 +805,4 @@ def test_a_threshold_has_its_lines_alone() -> None:
     result = run_of(by_confidence((300, "right", 0.9), (60, "wrong", 0.5)))
     run = items_of_result(result, source_of(result))
     none = ThresholdInForce(bound=RiskBound(), answered=run.predicted, reason="it answered no case")
-    assert [one.key for one in threshold_verdict(run.table, none).lines] == ["usable"]
+    assert [one.key for one in threshold_verdict(run, none).lines] == ["usable"]

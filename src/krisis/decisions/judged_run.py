@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from krisis.decisions.judged_rows import ALWAYS_DEFER, FloatArray, JudgedRows, Rival
+from krisis.decisions.judged_rows import ALWAYS_DEFER, BoolArray, FloatArray, JudgedRows, Rival
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import NOT_EVALUATED
 from krisis.metrics.decision import Decisions, decisions_of
@@ -41,13 +41,31 @@ def judged_run(
 ) -> JudgedRun:
     """Return the rows of a run, also those that were not evaluated, beside those of its rivals."""
     complete = rows if not rows.table.n_not_evaluated else _with_missing(rows)
-    table = complete.table
+    evaluated = rows.columns.outcome[complete.table.positions] != NOT_EVALUATED
+    found = _judged(complete.table, evaluated)
+    return JudgedRun(
+        complete.table,
+        rows.table,
+        replace(
+            found,
+            rivals=[_rival(name, one.table, complete.table) for name, one in rivals.items()],
+            offered_abstention=offered_abstention,
+        ),
+        decisions_of(complete.table),
+    )
+
+
+def judged_table(table: Table) -> JudgedRun:
+    """Return the scored rows of a table alone, without rivals."""
+    return JudgedRun(table, table, _judged(table, table.everyone), decisions_of(table))
+
+
+def _judged(table: Table, evaluated: BoolArray) -> JudgedRows:
     found = decisions_of(table)
-    outcome = rows.columns.outcome[table.positions]
     known = bool(found.known.all())
     answers = table.answers
     names = dict(zip(found.names, found.policies, strict=True))
-    judged = JudgedRows(
+    return JudgedRows(
         price=found.price,
         patients=table.patients.code,
         cost=found.cost,
@@ -55,18 +73,15 @@ def judged_run(
         constants={_policy(name): cost for name, cost in names.items()},
         answered=table.answered,
         correct=table.correct,
-        evaluated=outcome != NOT_EVALUATED,
-        no_answer=table.no_answer & (outcome != NOT_EVALUATED),
+        evaluated=evaluated,
+        no_answer=table.no_answer & evaluated,
         confidence=table.confidence,
         lowest=found.best if known else None,
         ideal=found.ideal if known else None,
         label=table.should_abstain if _is_labelled(table, known=known) else None,
         label_kind="checklist" if answers.due_by == "checklist" else "label",
         distance=_distance(table),
-        rivals=[_rival(name, one.table, table) for name, one in rivals.items()],
-        offered_abstention=offered_abstention,
     )
-    return JudgedRun(table, rows.table, judged, found)
 
 
 def _is_labelled(table: Table, *, known: bool) -> bool:

@@ -23,8 +23,9 @@ from krisis.decisions.judged_rows import (
     JudgedRows,
     Judgement,
 )
-from krisis.decisions.judged_run import JudgedRun, judged_run
+from krisis.decisions.judged_run import JudgedRun, judged_run, judged_table
 from krisis.decisions.threshold_in_force import RiskBound, ThresholdInForce, threshold_of_run
+from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, Table
 from krisis.pages.document import Column, Finding, Stated, Verdict
 from krisis.pages.missed import Missed
@@ -76,12 +77,20 @@ def verdict_of(result: BenchmarkResult, bound: RiskBound | None = None) -> Verdi
     return Verdict([one for one in lines if one is not None], about, judge.level, judge.note())
 
 
-def threshold_verdict(table: Table, in_force: ThresholdInForce) -> Verdict:
+def threshold_verdict(run: RunItems, in_force: ThresholdInForce) -> Verdict:
     """Return the lines that a threshold decides; where none is certified, the lowest risk alone."""
-    lines = [usable_line(in_force)]
+    lines = [usable_line(run, in_force)]
     if in_force.certified:
-        lines += [left_line(table, in_force), groups_line(table, in_force)]
+        lines += [left_line(run.table, in_force), groups_line(run.table, in_force)]
     return Verdict(lines)
+
+
+def usable_line(run: RunItems, in_force: ThresholdInForce) -> Finding:
+    """Say whether a threshold makes a run usable alone."""
+    person, unit = run.words
+    task = TaskFacts("", person=person, unit=unit, costs=run.table.answers.costs)
+    judged = judged_table(run.table)
+    return _Judge(judged, task, DEFAULT_LEVEL, False, False, None).usable(in_force)
 
 
 def is_itself(model: str, baseline: str) -> bool:
@@ -269,7 +278,7 @@ class _Judge:
         return self._finding("confidence", "Confidence trustworthy?", found, figures)
 
     def usable(self, in_force: ThresholdInForce) -> Finding:
-        plain = usable_line(in_force, self.task.person, self.level)
+        plain = _threshold_line(in_force, self.task.person, self.level)
         answers = self._answers_of(in_force) if in_force.certified else None
         found = self._judged(
             partial(
@@ -485,9 +494,7 @@ def _confidence_figure(figure: Figure, *, brief: bool) -> Stated:
 # --- Usable at the risk that is allowed? ----------------------------------------------------
 
 
-def usable_line(
-    in_force: ThresholdInForce, person: str = "patient", level: float = DEFAULT_LEVEL
-) -> Finding:
+def _threshold_line(in_force: ThresholdInForce, person: str, level: float) -> Finding:
     """Say from which confidence on a run may answer, or the lowest risk that it reaches."""
     allowed = f"{given(round(100 * in_force.bound.risk, 9))} %"
     if not in_force.is_share:  # the loss of an answer is what it costs

@@ -26,7 +26,9 @@ from krisis.metrics.calibration import ExpectedCalibrationError, GapSum
 from krisis.metrics.forms import prior_icc
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, Table
+from krisis.pages.document import Finding
 from krisis.pages.missed import Missed
+from krisis.pages.verdict import usable_line
 from krisis.results.group_labels import group_words
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibration_gap import calibration_gap_interval
@@ -376,12 +378,13 @@ class GroupAudit:
     within_patients: Sequence[str]
     words: tuple[str, str]
     missed: MissedByGroup | None = None
+    usable: Finding | None = None
 
     def to_json(self) -> JsonObject:
         """Return plain facts, the flags of every group and the largest gaps among them."""
         groups = [{**asdict(group), "flags": group.flags} for group in self.groups]
         largest = {m: g.name for m in MEASURES if (g := self.largest(m)) is not None}
-        found = asdict(replace(self, in_force=None, groups=()))
+        found = asdict(replace(self, in_force=None, usable=None, groups=()))
         threshold = None if self.in_force is None else self.in_force.to_json()
         return {**found, "in_force": threshold, "groups": groups, "largest_gap": largest}
 
@@ -443,6 +446,7 @@ def audit_groups(run: RunItems, options: GroupOptions | None = None) -> GroupAud
         within_patients=[c for c, parts in columns.items() if _varies(sample, parts)],
         words=run.words,
         missed=MissedByGroup.of(run.table, accepted, groups),
+        usable=None if in_force is None else usable_line(run, in_force),
     )
 
 

@@ -28,7 +28,6 @@ from krisis.pages.numbers import (
     score_name,
     threshold,
 )
-from krisis.pages.verdict import usable_line
 from krisis.results.group_labels import group_words
 from krisis.statistics.group_gaps import SMALLEST_GROUP
 from krisis.verbs.audit.groups import ALPHA, HEADINGS, Group, GroupAudit, Measure, MissedByGroup
@@ -41,7 +40,7 @@ def audit_document(audit: Audit) -> Document:
     groups = audit.groups
     sections = list(group_sections(groups))
     sections += [stability_section(audit.stability)] if audit.stability else []
-    lines = [] if groups.in_force is None else [usable_line(groups.in_force)]
+    lines = [] if groups.usable is None else [groups.usable]
     return Document(
         title=f"Groups, {_where(groups)}",
         lead=[_counts(groups)],

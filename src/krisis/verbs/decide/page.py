@@ -64,7 +64,7 @@ def decide_document(decision: Decision) -> Document:
             *_prevalence(decision),
             *filter(None, [decision.note]),
         ],
-        verdict=threshold_verdict(decision.run.table, decision.in_force),
+        verdict=threshold_verdict(decision.run, decision.in_force),
         sections=[
             Section(key="costs", title="Mean cost per case", parts=_costs(decision)),
             *_coverage(decision),

@@ -115,7 +115,7 @@ def page(run: OpenRun, query: Mapping[str, str]) -> Page:
         address = case_address(run, page="/decide", query=urlencode(kept))
         chart = _chart(run, scored, asked, in_force, with_cases=by_confidence)
         evidence = _evidence(content, items, filters, policies)
-        judged = threshold_verdict(counted, in_force)
+        judged = threshold_verdict(items, in_force)
         context |= {
             "verdict": "" if content["not_judged"] else verdict_html(judged),
             "counts": table_html(_counts(content, filters), address),
