@@ -419,7 +419,7 @@ def test_fewer_than_twenty_patients_get_figures_and_no_word() -> None:
 @pytest.mark.parametrize(
     ("rows", "key", "reason"),
     [
-        (rows_of((60, "right")), "deferral", "declare `deferral:` in the task"),
+        (rows_of((60, "right")), "deferral", "only a label would tell"),
         (rows_of((60, "right")), "confidence", "it stated no confidence: ask for one"),
         (rows_of((60, "right")), "usable", "it stated no confidence: ask for one"),
         (rows_of((60, "deferred")), "correctness", "only answers would tell"),
@@ -472,7 +472,7 @@ def test_beside_a_rival_the_word_is_partly_until_it_is_beaten() -> None:
     rows = rows_of((190, "right"), (10, "wrong"))
     alone = judged(rows).line("worth")
     assert alone.answer == "partly"
-    assert alone.reason == "no rival to compare with: add `split:` for a logistic baseline"
+    assert alone.reason == "no rival to compare with: run it with baselines"
     equal = judged(rows, baselines={"guideline": rows}).line("worth")
     assert equal.answer == "partly"
     assert equal.reason == "not shown to be cheaper than guideline"

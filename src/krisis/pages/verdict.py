@@ -90,7 +90,15 @@ def usable_line(run: RunItems, in_force: ThresholdInForce) -> Finding:
     person, unit = run.words
     task = TaskFacts("", person=person, unit=unit, costs=run.table.answers.costs)
     judged = judged_table(run.table)
-    return _Judge(judged, task, DEFAULT_LEVEL, False, False, None).usable(in_force)
+    return _Judge(
+        run=judged,
+        task=task,
+        level=DEFAULT_LEVEL,
+        is_running=False,
+        is_imported=False,
+        is_own_table=False,
+        what_if=None,
+    ).usable(in_force)
 
 
 def is_itself(model: str, baseline: str) -> bool:
@@ -131,6 +139,7 @@ class _Judge:
     level: float
     is_running: bool
     is_imported: bool
+    is_own_table: bool
     what_if: OtherCosts | None
 
     @classmethod
@@ -147,6 +156,7 @@ class _Judge:
             level,
             isinstance(result.stop, Unfinished) and result.n_left > 0,
             made.imported is not None,
+            str(made.config.get("suite", "")).endswith((".yaml", ".yml")),
             made.what_if,
         )
 
@@ -372,6 +382,19 @@ class _Judge:
             return said
         return "; ".join(filter(None, (said, _enough(found.patients_to_tell, self.task.person))))
 
+    def _ways_to_tell(self) -> tuple[str, str, str]:
+        """Say how a user gets a rival, a deferral label and a confidence."""
+        if self.is_imported:
+            return (
+                "name people's answers with --reader",
+                "name the column with --should-defer",
+                "name the column with --confidence",
+            )
+        if self.is_own_table:
+            add = "add `split:` for a logistic baseline"
+            return add, "declare `deferral:` in the task", "ask for one"
+        return "run it with baselines", "only a label would tell", "ask for one"
+
     def _why(self, key: str, found: Judgement) -> str:
         policy = self._policy(found.comparator) if found.comparator else ""
         person, unit = self.task.person, self.task.unit
@@ -382,19 +405,7 @@ class _Judge:
         is_worse = saved is not None and saved.value < -SAME_COST
         rival = _named(found, f"saved per 100 against {found.comparator}")
         is_dearer = rival is not None and rival.high < 0
-        add, label, ask = (
-            (
-                "add `split:` for a logistic baseline",
-                "declare `deferral:` in the task",
-                "ask for one",
-            )
-            if not self.is_imported
-            else (
-                "name people's answers with --reader",
-                "name the column with --should-defer",
-                "name the column with --confidence",
-            )
-        )
+        add, label, ask = self._ways_to_tell()
         price = given(100 * self.run.rows.price)
         constant = "" if is_beside and is_worse else f"{policy} does as well"
         known = {
