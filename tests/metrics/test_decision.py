@@ -12,6 +12,8 @@ from benchmarks.decision_coverage import simulated
 from krisis.costs import Costs
 from krisis.data.base import SuiteConfig, Task
 from krisis.data.ckd.suite import CKDSuite
+from krisis.decisions.judged_run import judged_run
+from krisis.decisions.judging import knew_when
 from krisis.errors import InvalidValue
 from krisis.metrics import (
     BaseMetric,
@@ -24,6 +26,7 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import Rows
+from krisis.metrics.decision import decisions_of
 from krisis.metrics.forms import Form
 from krisis.metrics.paired import Exchanges, paired_differences
 from krisis.metrics.table import Answers, Units
@@ -314,6 +317,41 @@ def test_an_interval_holds_the_value_and_allows_for_errors_not_seen() -> None:
     interval = both["decision_skill"].interval
     assert interval is not None
     assert interval.reason == "needs_at_least_two_clusters"
+
+
+def test_the_interval_of_deferral_skill_is_that_of_the_verdict() -> None:
+    """Half of 40 due cases are deferred, and 30 of 40 safe ones answered: 1/2 + 3/4 − 1."""
+    said = [(True, i < 20) for i in range(40)] + [(False, i < 10) for i in range(40)]
+    rows = [
+        EvaluationResult(
+            None if deferred else 1, 1, deferred, metadata={"should_abstain": due}, record_id=str(i)
+        )
+        for i, (due, deferred) in enumerate(said)
+    ]
+    metric, options = DeferralSkill(), BootstrapOptions(level=0.9)
+    found = score_all([metric], Rows(rows, PRICED), intervals=options)["deferral_skill"]
+    assert found.value == pytest.approx(0.25)
+    judged = knew_when(judged_run(Rows(rows, PRICED), {}).rows, level=0.9)
+    assert judged.figure is not None
+    assert found.interval == judged.figure.interval
+    assert found.interval.low < 0.25 - 1.67 * math.sqrt(0.25 / 40 + 0.1875 / 40) < 0.25
+    alone = [replace(row, cluster_id="one") for row in rows]
+    found = score_all([metric], Rows(alone, PRICED), intervals=options)["deferral_skill"]
+    assert found.interval.reason == "needs_at_least_two_clusters"
+
+
+def test_what_an_answer_cost_may_be_told_by_the_truth_that_was_drawn() -> None:
+    rows = [case(1, 0, chances={"0": 0.25, "1": 0.75}), case(1, 1, chances={"0": 0.25, "1": 0.75})]
+    table = Rows(rows, PRICED).table
+    assert decisions_of(table).cost.tolist() == [0.25, 0.25]
+    assert decisions_of(table, expected=False).cost.tolist() == [1.0, 0.0]
+
+
+def test_by_a_policy_regret_is_not_split() -> None:
+    rows = [case(1, 1, chances={"1": 1.0}), case(0, 0, chances={"0": 1.0})]
+    facts = decisions_of(Rows(rows, replace(PRICED, due_by="policy")).table).facts()
+    assert facts["ideal_cost"] == 0.0
+    assert not any(name.startswith("regret") for name in facts)
 
 
 @pytest.mark.slow

@@ -579,6 +579,15 @@ def test_a_model_that_abstains_is_ranked_by_its_answers_alone(forecasts):
         assert metric(plain).value == pytest.approx(metric(answered).value)
 
 
+def test_an_abstention_without_probabilities_is_not_ranked(forecasts):
+    *_, rows = forecasts
+    bare = [
+        replace(row, signals={}) if row.abstained and i % 2 else row for i, row in enumerate(rows)
+    ]
+    n_bare = sum(row.abstained and not row.signals for row in bare)
+    assert DiseaseAUROC()(Rows(bare, Answers((0, 1), positive=1))).n_evaluated == 300 - n_bare
+
+
 def test_another_confidence_is_judged_where_it_is_stated_and_nowhere_else(forecasts):
     *_, rows = forecasts
     table = Rows(rows, Answers((0, 1), positive=1)).table

@@ -39,7 +39,7 @@ from krisis.statistics.row_mean import (
     with_one_more,
 )
 from krisis.statistics.shares import share_interval
-from krisis.statistics.sum_of_ratios import SumOfRatios
+from krisis.statistics.sum_of_ratios import SumOfRatios, skill_interval
 
 FEWEST_PATIENTS = 20
 MOST_NOT_EVALUATED = 0.01
@@ -371,9 +371,8 @@ def _knew(rows: JudgedRows, level: float) -> Judgement:
         return replace(judgement, reason="no safe case")
     if not ratios.base[0].any():
         return replace(judgement, reason="all due cases are ties")
-    low = min(ratios.lower(level), ratios.with_one_more(0.5).lower(level)) - 1
-    high = max(ratios.upper(level), ratios.with_one_more(1.0).upper(level)) - 1
-    interval = Interval(low, high, level, "linearised").clipped(-1.0, 1.0)
+    interval = skill_interval(ratios, level)
+    low, high = interval.low, interval.high
     figure = Figure(name="deferral skill", value=ratios.value - 1, interval=interval)
     judgement = replace(judgement, figure=figure)
     for which, few_cases, few_patients in _TOO_FEW:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import stdtrit
 
 from krisis.costs import TOLERANCE
 from krisis.errors import InvalidValue
@@ -29,6 +28,7 @@ from krisis.statistics.pseudo_answer import (
     FigureRange,
     bootstrap_interval,
 )
+from krisis.statistics.sum_of_ratios import SumOfRatios, skill_interval
 
 PROBABILITIES = "answer_probabilities"
 # Below this difference between the best constant policy and the ideal reader, a skill says nothing.
@@ -543,21 +543,16 @@ class StakesForm(Form):
         return _WeightedStakes(**{name: units.sums(part) for name, part in self.parts.items()})
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return Student limits of the linearised ratios, by patient.
-
-        For the lower limit, also with one added patient of average stakes who handles half of them
-        wrongly; the lower of the two.
-        """
+        """Return Student limits of the linearised ratios, by patient."""
         patients = table.patients
         if patients.n < 2:
             return Uncertainty(
                 Interval.undefined("needs_at_least_two_clusters", level=options.level)
             )
-        weighted = self.on(patients)
-        low, high = weighted.student_limits(options.level)
-        added, _ = weighted.with_one_more().student_limits(options.level)
-        bounds = (max(self.low, min(low, added, self._value)), min(self.high, high))
-        return Uncertainty(Interval(*bounds, level=options.level, method="student"))
+        sums = self.on(patients)
+        base = np.array([sums.due, sums.safe])
+        lost = np.array([sums.due_lost, sums.safe_lost])
+        return Uncertainty(skill_interval(SumOfRatios(base - lost, base), options.level))
 
 
 class _WeightedStakes(Weighted):
@@ -580,22 +575,3 @@ class _WeightedStakes(Weighted):
             share = ratio(lost @ weights, total)
             found -= ratio(weights * (lost[:, None] - share * stakes[:, None]), total)
         return found
-
-    def with_one_more(self) -> _WeightedStakes:
-        """Add a patient of average stakes who handles half of them wrongly."""
-        due, safe = float(self.due.mean()), float(self.safe.mean())
-        return _WeightedStakes(
-            due=np.append(self.due, due),
-            due_lost=np.append(self.due_lost, due / 2),
-            safe=np.append(self.safe, safe),
-            safe_lost=np.append(self.safe_lost, safe / 2),
-        )
-
-    def student_limits(self, level: float) -> tuple[float, float]:
-        """Return the limits of the skill at a level."""
-        n = self.due.size
-        once = np.ones((n, 1))
-        spread = math.sqrt(float((self.influences(once) ** 2).sum()) * n / (n - 1))
-        half = float(stdtrit(n - 1, (1.0 + level) / 2.0)) * spread
-        value = float(self.values(once)[0])
-        return value - half, value + half

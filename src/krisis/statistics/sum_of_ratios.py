@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from krisis.statistics.intervals import DEFAULT_LEVEL, check_level
+from krisis.statistics.intervals import DEFAULT_LEVEL, Interval, check_level
 
 FloatArray = NDArray[np.float64]
 
@@ -73,3 +73,14 @@ class SumOfRatios:
         if n < 2:
             return math.inf
         return float(special.stdtrit(n - 1, 0.5 + check_level(level) / 2)) * self.standard_error
+
+
+def skill_interval(shares: SumOfRatios, level: float = DEFAULT_LEVEL) -> Interval:
+    """Return limits of two shares less 1, such as sensitivity + specificity − 1.
+
+    For the lower limit also with one more patient of average size who has half of either share, for
+    the upper one with a patient who has both whole; the wider of the two.
+    """
+    low = min(shares.lower(level), shares.with_one_more(0.5).lower(level)) - 1
+    high = max(shares.upper(level), shares.with_one_more(1.0).upper(level)) - 1
+    return Interval(low, high, level, "linearised").clipped(-1.0, 1.0)
