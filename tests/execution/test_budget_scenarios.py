@@ -293,11 +293,11 @@ def test_a_budget_below_a_token_for_every_byte_begins_on_trust_and_is_kept(
     long = replace(TASK, question="Is the serial marker, as the laboratory prints it, odd? " * 50)
     monkeypatch.setattr(f"{__name__}.TASK", long)
     scenario = reliable()
-    result, provider = in_virtual_time(run(scenario, Limits(max_tokens=3000)))
-    assert len(long.question) + 256 > 3000  # in bytes, not even the first call would fit
+    result, provider = in_virtual_time(run(scenario, Limits(max_tokens=3050)))
+    assert len(long.question) + 256 > 3050  # in bytes, not even the first call would fit
     assert isinstance(result.stop, BudgetReached)
     assert (provider.n_calls, len(result.evaluation_results)) == (3, 3)
-    assert provider.n_input + provider.n_output <= 3000
+    assert provider.n_input + provider.n_output <= 3050
     scenario.n_records = 1
     nothing, provider = in_virtual_time(run(scenario, Limits(max_tokens=1500)))
     assert provider.n_calls == 0

@@ -370,8 +370,10 @@ wrapped(
     COURSES,
     "labels of courses swapped",
     courses,
-    "course_label",
-    lambda found: {"improving": "worsening", "worsening": "improving"}.get(found, found),
+    "_labels",
+    lambda found: np.where(
+        found == "improving", "worsening", np.where(found == "worsening", "improving", found)
+    ),
 )
 instead(COURSES, "a large fall is 50 %", courses, "LARGE_FALL", 0.5)
 instead(COURSES, "a rise of 5 % improves", courses, "RISE", 0.05)
