@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +68,13 @@ class Missed:
         among = self.table.everyone if inside is None else inside
         return [int(np.count_nonzero(one & among)) for one in (self.ill, *self.parts().values())]
 
+    def shares(self, level: float, inside: BoolArray | None = None) -> list[Estimate]:
+        """Return the three parts as shares of the diseased, then the negative answers wrong."""
+        among = self.table.everyone if inside is None else inside
+        negative = self.answered & ~self.told_positive
+        pairs = [*((part, self.ill) for part in self.parts().values()), (self.ill, negative)]
+        return [self._estimate(hits, rows & among, level) for hits, rows in pairs]
+
     def words(self, unit: str = "case") -> str:
         """Say what became of the diseased."""
         n, *parts = map(count, self.counts())
@@ -91,6 +99,11 @@ class Missed:
         return Finding("missed", "Missed disease", None, shares)
 
     def _share(self, words: str, hits: BoolArray, among: BoolArray, level: float) -> Stated:
+        return Stated(words=words, estimate=self._estimate(hits, among, level), brief=False)
+
+    def _estimate(self, hits: BoolArray, among: BoolArray, level: float) -> Estimate:
         form = Share(hits, among=among)
+        if not among.any():
+            return Estimate(math.nan)
         found = form.uncertainty(self.table, BootstrapOptions(level=level)).interval
-        return Stated(words=words, estimate=Estimate.of(form.value(), found), brief=False)
+        return Estimate.of(form.value(), found)

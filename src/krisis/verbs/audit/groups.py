@@ -28,6 +28,7 @@ from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.pages.document import Finding
 from krisis.pages.missed import Missed
+from krisis.pages.numbers import Estimate
 from krisis.pages.verdict import usable_line
 from krisis.results.group_labels import group_words
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -42,7 +43,7 @@ from krisis.statistics.group_gaps import (
     rise_test,
     student_interval,
 )
-from krisis.statistics.intervals import Interval
+from krisis.statistics.intervals import DEFAULT_LEVEL, Interval
 from krisis.statistics.shares import share_interval
 
 Parts = dict[str, BoolArray]
@@ -328,11 +329,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class MissedByGroup:
-    """Of the diseased of every group and of all: how many, found, told otherwise, left."""
+    """Of the diseased of every group and of all: how many, found, told otherwise, left.
+
+    ``shares`` are those three of the diseased, then the share of the negative answers wrong.
+    """
 
     positive: str
     other: str
     counts: Sequence[tuple[str, Sequence[int]]]
+    shares: Sequence[Sequence[Estimate]]
 
     @classmethod
     def of(cls, table: Table, answered: BoolArray, groups: Sequence[Group]) -> Self | None:
@@ -340,14 +345,18 @@ class MissedByGroup:
         missed = Missed.of(table, answered)
         if missed is None or not missed.ill.any():
             return None
-        found: list[tuple[str, Sequence[int]]] = []
+        parts: dict[str, BoolArray] = {}
         for group in groups:
             names, codes = table.grouped(group.column)
             if not group.reason and group.name in names:
-                inside = codes == names.index(group.name)
-                found.append((group_words(group.column, group.name), missed.counts(inside)))
-        found.append(("all", missed.counts()))
-        return cls(missed.positive, missed.other, found)
+                parts[group_words(group.column, group.name)] = codes == names.index(group.name)
+        parts["all"] = table.everyone
+        return cls(
+            missed.positive,
+            missed.other,
+            [(name, missed.counts(inside)) for name, inside in parts.items()],
+            [missed.shares(DEFAULT_LEVEL, inside) for inside in parts.values()],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

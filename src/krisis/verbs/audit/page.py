@@ -82,9 +82,18 @@ def group_sections(audit: GroupAudit) -> Iterator[Section]:
 
 def _missed(found: MissedByGroup) -> Table:
     """Return what became of the diseased of every group."""
-    headings = (f"with {found.positive}", "found", f"told {found.other}", "left for people")
-    columns = (Column("name", "group"), *(Column("count", heading) for heading in headings))
-    return Table(columns=columns, rows=[[name, *counts] for name, counts in found.counts])
+    headings = ("found", f"told {found.other}", "left for people", f"of those told {found.other}")
+    columns = (
+        Column("name", "group"),
+        Column("count", f"with {found.positive}"),
+        *(Column("share", heading) for heading in headings),
+    )
+    rows: list[list[Cell]] = [
+        [name, counts[0], *shares]
+        for (name, counts), shares in zip(found.counts, found.shares, strict=True)
+    ]
+    note = f"Shares are of those with {found.positive}; the last is of those told {found.other}."
+    return Table(columns=columns, rows=rows, note=note)
 
 
 def flag_line(audit: GroupAudit) -> Finding:

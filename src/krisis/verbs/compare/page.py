@@ -37,6 +37,7 @@ from krisis.results.missing import MissingCases
 from krisis.results.report_tables import mixture, optional_stopping
 from krisis.results.result import BenchmarkResult
 from krisis.results.side_by_side import SideBySide, best_first, short_name
+from krisis.statistics.intervals import DEFAULT_LEVEL
 from krisis.verbs.compare.comparison import Comparison, MetricDelta, Pair
 
 OUTCOMES = ("right", "wrong", "left")  # left to a person: abstained, or without an answer
@@ -80,7 +81,7 @@ def comparison_document(comparison: Comparison, *, with_ids: bool = True) -> Doc
             first=("scores", "readers"),
         )
     (pair,) = comparison.pairs
-    first, *others = case_sentences(pair) or [""]
+    first, *others = case_sentences(pair, comparison.options.level) or [""]
     return Document(
         title=f"{pair.right} compared with {pair.left} · {_suite(comparison)}",
         lead=[*cautions, *filter(None, [first]), *about_lines(comparison)],
@@ -157,7 +158,7 @@ def about_lines(comparison: Comparison) -> list[str]:
 # --- What differs in cases -------------------------------------------------------------------
 
 
-def case_sentences(pair: Pair) -> list[str]:
+def case_sentences(pair: Pair, level: float = DEFAULT_LEVEL) -> list[str]:
     """Say which cases one run answers and the other left to a person, and who was right where.
 
     Both rest on the cases that both runs evaluated.
@@ -174,21 +175,25 @@ def case_sentences(pair: Pair) -> list[str]:
     if np.array_equal(left.answered, right.answered):  # who is right there is the finding
         n_left = int(np.count_nonzero(~both))
         same = f"Both leave the same {count(n_left)} cases to a person."
-        return [shared, same, *_missed(pair)] if n_left else [shared, *_missed(pair)]
+        return [shared, same, *_missed(pair, level)] if n_left else [shared, *_missed(pair, level)]
     alone = [
         _answered_alone(pair.right, right, pair.left, left),
         _answered_alone(pair.left, left, pair.right, right),
     ]
     if not (right.answered & ~left.answered).any():  # which is no finding
         alone.reverse()
-    return [*alone, shared, *_missed(pair)]
+    return [*alone, shared, *_missed(pair, level)]
 
 
-def _missed(pair: Pair) -> list[str]:
+def _missed(pair: Pair, level: float) -> list[str]:
     """Say of each run what became of the diseased."""
     assert pair.matched is not None
     found = {name: Missed.of(pair.matched.rows[name].table) for name in (pair.left, pair.right)}
-    return [f"Missed disease, {name}: {one.words()}." for name, one in found.items() if one]
+    return [
+        f"Missed disease, {name}: {one.finding('case', level).sentence()}."
+        for name, one in found.items()
+        if one
+    ]
 
 
 def _answered_alone(name: str, table: Cases, other: str, others: Cases) -> str:
@@ -432,7 +437,11 @@ def _pair_section(comparison: Comparison, place: int, ids: ShownIds) -> Section:
     pair = comparison.pairs[place]
     parts: list[Content] = [_differences(comparison, pair)]
     if pair.matched is not None:
-        parts = [Sentences(case_sentences(pair)), _outcomes(pair, place), *parts]
+        parts = [
+            Sentences(case_sentences(pair, comparison.options.level)),
+            _outcomes(pair, place),
+            *parts,
+        ]
     parts += [part for one in _changes_section(pair, place, ids) for part in one.parts]
     title = f"{pair.right} compared with {pair.left}"
     return Section(key=f"pair-{place}", title=title, parts=parts, folded=True)
