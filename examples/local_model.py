@@ -24,7 +24,7 @@ COLUMNS = {
     "selective_accuracy": "Selective accuracy",
     "answer_rate": "Coverage",
     "deferral_alignment": "Deferral alignment",
-    "aurc": "AURC",
+    "decision_cost": "Decision Cost",
 }
 
 
